@@ -1,0 +1,291 @@
+"""The frozen values that travel between the layers.
+
+Nothing here decides or does anything. Every instant is an aware datetime in UTC, every size is
+in bytes; a thread's bytes are its checkpoints, their metadata and its writes, NULL counting 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .policy import Bounds
+
+NEVER = datetime.min.replace(tzinfo=UTC)
+"""The last activity of a conversation whose model has no activity field: older than anything."""
+
+FOREVER = datetime.max.replace(tzinfo=UTC)
+"""How an unknown activity sorts: as the newest of all."""
+
+
+class State(StrEnum):
+    """What can be done with a thread now; the first that fits, in this order."""
+
+    HELD = "held"
+    LEASED = "leased"
+    UNKNOWN_AGE = "unknown_age"
+    RESUMABLE = "resumable"
+    GRACE = "grace"
+    UNRESUMABLE = "unresumable"
+    UNTOLD = ""
+    """The store lacks the table that names threads, so nobody can tell."""
+
+
+class KeepReason(StrEnum):
+    """Why a thread that the bounds alone would have taken stays."""
+
+    NAMED_BY_KEPT_CONVERSATION = "named_by_kept_conversation"
+    HELD = "held"
+    LEASED = "leased"
+    UNKNOWN_AGE = "unknown_age"
+    LIVE = "live"
+
+
+class SkipReason(StrEnum):
+    """Why a planned thread was left alone when its turn came."""
+
+    ACTIVE = "active"
+    NAMED = "named"
+    HELD = "held"
+    LEASED = "leased"
+    GONE = "gone"
+
+
+class Ending(StrEnum):
+    """How a sweep ended."""
+
+    RUNNING = "running"
+    DONE = "done"
+    PARTIAL = "partial"
+    """Some planned threads went, then something refused the rest."""
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+class Naming(StrEnum):
+    """What a store can tell about who names its threads."""
+
+    KNOWN = "known"
+    """A conversations table or model names threads; the others are unresumable."""
+    ABSENT = "absent"
+    """The layout has no such table: every thread is addressed by its id alone."""
+    BROKEN = "broken"
+    """The layout relies on such a table and the file lacks it: nothing can be told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """A row that names a thread. ``last_activity`` is its newest turn, or its start."""
+
+    conversation_id: int | str
+    last_activity: datetime | None
+    turn_count: int = 0
+    command: str = ""
+    project: str = ""
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredThread:
+    """A thread's rows in the state tables, as one pass over the store saw them.
+
+    ``last_activity`` is None when at least one row tells no time: the age is unknown then,
+    however old the other rows are. ``byte_count`` is None when the pass read index pages only.
+    ``fingerprint`` changes whenever the thread gains, loses or replaces a row.
+    """
+
+    thread_id: str
+    checkpoint_count: int
+    write_count: int
+    byte_count: int | None
+    first_activity: datetime | None
+    last_activity: datetime | None
+    fingerprint: tuple[object, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedThread:
+    """A stored thread with the conversations that name it."""
+
+    stored: StoredThread
+    conversations: tuple[Conversation, ...] = ()
+
+    @property
+    def last_activity(self) -> datetime | None:
+        """The newest instant of the thread and of its conversations; None when unknown."""
+        if self.stored.last_activity is None:
+            return None
+        instants = [self.stored.last_activity]
+        for conversation in self.conversations:
+            if conversation.last_activity is None:
+                return None
+            instants.append(conversation.last_activity)
+        return max(instants)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """What the database takes on disk. ``free_bytes`` lie inside the file, for reuse."""
+
+    file_bytes: int
+    wal_bytes: int
+    free_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """A number of threads and the bytes of their stored state."""
+
+    thread_count: int = 0
+    byte_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadThread:
+    """One thread of a readout."""
+
+    thread_id: str
+    byte_count: int
+    checkpoint_count: int
+    write_count: int
+    first_activity: datetime | None
+    last_activity: datetime | None
+    state: State
+    conversation_ids: tuple[int | str, ...]
+    turn_count: int
+    command: str
+    project: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readout:
+    """What one measuring of a store found.
+
+    ``unresumable`` counts every thread that no conversation names, ``reclaimable`` those of
+    them that a reclaim would take now. ``notes`` are sentences about what could not be told.
+    """
+
+    database: str
+    layout: str
+    as_of: datetime
+    space: Space
+    naming: Naming
+    checkpoint_bytes: int
+    checkpoint_count: int
+    write_count: int
+    thread_count: int
+    conversation_count: int
+    turn_count: int
+    transcript_bytes: int
+    unresumable: Tally
+    reclaimable: Tally
+    largest_threads: tuple[ReadThread, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptThread:
+    """A thread that the bounds alone would have taken, and why it stays."""
+
+    thread_id: str
+    reason: KeepReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedThread:
+    """A thread that an operation would remove, as the plan saw it."""
+
+    thread_id: str
+    conversation_ids: tuple[int | str, ...]
+    command: str
+    project: str
+    last_activity: datetime
+    turn_count: int
+    checkpoint_count: int
+    write_count: int
+    byte_count: int
+    recently_active: bool
+    fingerprint: tuple[object, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The exact list of what an operation would remove, and what it keeps and why.
+
+    ``bounds`` is None for a reclaim. ``as_of`` is the instant it was planned for; the grace
+    window and the bounds count back from it. ``naming_mark`` is the store's own note of which
+    conversations and turns the plan has seen.
+    """
+
+    database: str
+    layout: str
+    as_of: datetime
+    grace: timedelta
+    bounds: Bounds | None
+    prunable: tuple[PlannedThread, ...]
+    reclaimable: tuple[PlannedThread, ...]
+    kept: tuple[KeptThread, ...]
+    naming_mark: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def threads(self) -> tuple[PlannedThread, ...]:
+        """List all that would go, prunable first."""
+        return self.prunable + self.reclaimable
+
+    @property
+    def planned(self) -> Tally:
+        """Count all that would go."""
+        return Tally(
+            thread_count=len(self.threads),
+            byte_count=sum(thread.byte_count for thread in self.threads),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """What is gone from the store, counted after each commit."""
+
+    thread_count: int = 0
+    checkpoint_count: int = 0
+    write_count: int = 0
+    byte_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedThread:
+    """A planned thread that changed before its turn came, and was left alone."""
+
+    thread_id: str
+    reason: SkipReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VacuumResult:
+    """Whether a vacuum ran, and the sentence that says why or why not.
+
+    ``needed_bytes`` is the peak of extra disk it takes, ``wal_busy`` whether another process
+    kept the write-ahead log from being truncated (None where there is no such log).
+    """
+
+    ran: bool
+    reason: str
+    needed_bytes: int
+    wal_busy: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What an operation did. ``error`` is a sentence when ``ending`` is partial or failed."""
+
+    ending: Ending
+    removed: Removed
+    skipped: tuple[SkippedThread, ...]
+    space_before: Space
+    space_after: Space
+    vacuum: VacuumResult
+    error: str = ""

@@ -1,0 +1,16 @@
+"""The package's own ledger, and windows onto the agents' tables."""
+
+from .ledger import Hold, Measurement, Sweep, Thread
+from .vendor import Checkpoint, CheckpointWrite, Conversation, LangGraphWrite, Session
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointWrite",
+    "Conversation",
+    "Hold",
+    "LangGraphWrite",
+    "Measurement",
+    "Session",
+    "Sweep",
+    "Thread",
+]

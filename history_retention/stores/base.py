@@ -1,0 +1,86 @@
+"""What a layout must give, so that services can see, plan, remove and vacuum.
+
+A layout is one module with one ``Store`` subclass. It knows its vendor's tables and holds every
+statement on them; it decides nothing. ``services`` opens it with ``stores.open_store(alias)``,
+which tells the layout by the tables present.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import ClassVar
+
+from ..facts import NamedThread, Naming, PlannedThread, SkipReason, Space, VacuumResult
+
+Tables = Mapping[str, Collection[str]]
+"""Table name to column names, as introspection found them."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with a verb ("measuring"), how much is done and how much there is."""
+
+
+class Store(ABC):
+    """An open store. Readers stream threads in thread id order, with bounded memory."""
+
+    layout: ClassVar[str]
+    alias: str
+    naming: Naming
+    notes: tuple[str, ...]
+    """Sentences about what this file lacks and what cannot be told because of it."""
+
+    @classmethod
+    @abstractmethod
+    def recognises(cls, tables: Tables) -> bool:
+        """Tell by its tables whether a database holds this layout."""
+
+    @abstractmethod
+    def space(self) -> Space:
+        """Return what the database takes on disk now."""
+
+    @abstractmethod
+    def measured_threads(self, progress: Progress) -> Iterator[NamedThread]:
+        """Stream every thread with its bytes. Reads no overflow page of a payload."""
+
+    @abstractmethod
+    def indexed_threads(self, progress: Progress) -> Iterator[NamedThread]:
+        """Stream every thread without bytes, from the primary-key indexes alone."""
+
+    @abstractmethod
+    def weighed(self, threads: Sequence[NamedThread]) -> Iterator[NamedThread]:
+        """Return the threads with bytes, and with their newest row's own time where it has one."""
+
+    @abstractmethod
+    def conversation_totals(self) -> tuple[int, int, int]:
+        """Return how many conversations and turns there are, and the bytes of the transcripts."""
+
+    @abstractmethod
+    def naming_mark(self) -> int:
+        """Return a mark after which ``rechecked`` looks for new turns."""
+
+    @abstractmethod
+    def removing(self) -> AbstractContextManager[None]:
+        """Enter a write transaction at once; commit on leaving, roll back on any error."""
+
+    @abstractmethod
+    def rechecked(
+        self, threads: Sequence[PlannedThread], naming_mark: int
+    ) -> Mapping[str, SkipReason]:
+        """Inside ``removing``: name the threads that changed since the plan, and how."""
+
+    @abstractmethod
+    def remove(self, thread: PlannedThread) -> None:
+        """Inside ``removing``: delete all rows of the thread from all of its tables."""
+
+    @abstractmethod
+    def vacuum_need(self) -> int:
+        """Return the extra bytes on disk that a vacuum takes at its peak."""
+
+    @abstractmethod
+    def vacuum_refusal(self) -> str:
+        """Say why a vacuum cannot run now, or return an empty string."""
+
+    @abstractmethod
+    def vacuum(self) -> VacuumResult:
+        """Give free pages back to the file system; reports instead of raising when it cannot."""
