@@ -1,0 +1,95 @@
+"""What every test has at hand: store files, the alias that points at them, a clock."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+import time_machine
+from django.db import connections
+from pytest_django.fixtures import SettingsWrapper
+
+from .store_files import FIXTURES, NOW, copy_fixture, write_store
+
+
+class WriteStore(Protocol):
+    """``write_store`` of ``store_files`` without the path."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Path: ...
+
+
+@pytest.fixture(scope="session")
+def fixtures() -> Path:
+    """The folder of the vendors' own stores; copy before opening one."""
+    return FIXTURES
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_store(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Point the alias at a file that is not there, so that no test meets anyone's own store."""
+    absent = tmp_path_factory.mktemp("nowhere") / "absent.db"
+    connections.databases["history"].update(
+        {"ENGINE": "django.db.backends.sqlite3", "NAME": str(absent)}
+    )
+
+
+@pytest.fixture
+def point_at(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], Path]]:
+    """Point alias "history" at a file, in every thread of this process.
+
+    The connection is a new one, outside the test's transaction: nothing of the test holds a lock
+    on the file.
+    """
+    before = connections["history"]
+
+    def point(path: Path) -> Path:
+        monkeypatch.setitem(connections.databases["history"], "NAME", str(path))
+        connections["history"].close()
+        connections["history"] = connections.create_connection("history")
+        return path
+
+    yield point
+    connections["history"].close()
+    connections["history"] = before
+
+
+@pytest.fixture
+def fixture_store(point_at: Callable[[Path], Path], tmp_path: Path) -> Callable[[str], Path]:
+    """Copy a fixture, named as in "gaunt_sloth/history.db", and point "history" at the copy."""
+    return lambda name: point_at(copy_fixture(name, tmp_path))
+
+
+@pytest.fixture
+def written_store(point_at: Callable[[Path], Path], tmp_path: Path) -> WriteStore:
+    """Write a small store, as ``write_store`` does, and point "history" at it."""
+    return lambda *args, **kwargs: point_at(write_store(tmp_path / "store.db", *args, **kwargs))
+
+
+@pytest.fixture
+def retention(settings: SettingsWrapper) -> Callable[..., None]:
+    """Change options of ``HISTORY_RETENTION`` for this test: ``retention(GRACE=...)``."""
+
+    def change(**options: object) -> None:
+        settings.HISTORY_RETENTION = {**settings.HISTORY_RETENTION, **options}
+
+    return change
+
+
+@pytest.fixture
+def frozen_clock() -> Iterator[time_machine.Traveller]:
+    """Stop the clock ten minutes after ``NOW``, so that a real run may say ``--as-of NOW``."""
+    with time_machine.travel(NOW + timedelta(minutes=10), tick=False) as traveller:
+        yield traveller
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which backends ran, and how many tests."""
+    ran = sum(
+        len(terminalreporter.stats.get(outcome, ()))
+        for outcome in ("passed", "failed", "xfailed", "xpassed")
+    )
+    terminalreporter.write_line(f"backends: sqlite {sqlite3.sqlite_version} ({ran} tests)")
