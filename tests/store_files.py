@@ -17,6 +17,7 @@ from typing import Any, Literal
 import ormsgpack
 
 from project.checkpoint_ids import checkpoint_id_at
+from project.demo_store import NAMING_TABLES
 
 FIXTURES = Path(__file__).resolve().parents[2] / "shared" / "fixtures"
 
@@ -40,17 +41,6 @@ CREATE TABLE {writes} (
     task_id TEXT NOT NULL, {task_path}idx INTEGER NOT NULL, channel TEXT NOT NULL,
     type TEXT, value BLOB,
     PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx));
-"""
-
-NAMING_SCHEMA = """
-CREATE TABLE conversations (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, started_ts TEXT NOT NULL, project TEXT, command TEXT,
-    model TEXT, thread_id TEXT);
-CREATE INDEX idx_conversations_thread_id ON conversations(thread_id);
-CREATE TABLE sessions (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, ts TEXT NOT NULL, project TEXT, command TEXT, model TEXT,
-    prompt TEXT, response TEXT, tokens_input INTEGER, tokens_output INTEGER, cost_usd REAL,
-    tools TEXT, duration_ms INTEGER, conversation_id INTEGER);
 """
 
 
@@ -112,7 +102,7 @@ def write_store(
         task_path = "task_path TEXT NOT NULL DEFAULT '', " if layout == "langgraph_sqlite" else ""
         connection.executescript(SCHEMA.format(writes=WRITES_TABLE[layout], task_path=task_path))
         if conversations is not None:
-            connection.executescript(NAMING_SCHEMA)
+            connection.executescript(NAMING_TABLES)
     add_threads(path, threads, layout=layout, now=now)
     add_conversations(path, conversations or (), now=now)
     return path
