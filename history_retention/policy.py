@@ -30,6 +30,10 @@ from .facts import (
 LONGEST_AGE_DAYS = 36_500
 """A hundred years; a longer ``--older-than`` is a slip of the keyboard."""
 
+Rank = tuple[datetime, str]
+"""How threads are ordered: by activity, then by id."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
     """What a person allowed a prune to take. Every bound that is given must be satisfied.
@@ -134,6 +138,15 @@ def state_of(thread: NamedThread, rules: Rules) -> State:
     return State.UNRESUMABLE if is_still(thread.last_activity, rules) else State.GRACE
 
 
+def leading(thread: NamedThread) -> Conversation | None:
+    """Return the most recently active of the conversations, which speaks for the thread."""
+    return max(
+        thread.conversations,
+        key=lambda conversation: conversation.last_activity or FOREVER,
+        default=None,
+    )
+
+
 def choose(threads: Iterable[NamedThread], rules: Rules) -> Choice:
     """Divide the threads into those that may go and those that the bounds alone would take.
 
@@ -148,7 +161,7 @@ def choose(threads: Iterable[NamedThread], rules: Rules) -> Choice:
             _choose_orphan(thread, rules, reclaimable, kept)
         elif rules.bounds is not None and _is_addressed(thread, rules, rules.bounds):
             if rules.bounds.keep_last is not None and _all_match(thread, rules.bounds):
-                _offer(newest, _rank(thread), rules.bounds.keep_last)
+                _offer(newest, rank(thread), rules.bounds.keep_last)
             if _is_candidate(thread, rules.bounds, rules.now):
                 candidates.append(thread)
     prunable: list[NamedThread] = []
@@ -156,17 +169,8 @@ def choose(threads: Iterable[NamedThread], rules: Rules) -> Choice:
         floor = newest[0] if newest else None
         for thread in candidates:
             _choose_addressed(thread, rules, rules.bounds, floor, prunable, kept)
-    prunable.sort(key=_rank, reverse=True)
+    prunable.sort(key=rank, reverse=True)
     return Choice(prunable=prunable, reclaimable=reclaimable, kept=kept)
-
-
-def confirm(thread: NamedThread, rules: Rules) -> bool:
-    """Tell whether a chosen thread may still go once its newest row's own time is known."""
-    if rules.bounds is not None and thread.conversations:
-        return rules.bounds.old_enough(thread.last_activity, rules.now)
-    if rules.naming is Naming.ABSENT and not rules.orphan_writes:
-        return rules.bounds is None or rules.bounds.old_enough(thread.last_activity, rules.now)
-    return is_still(thread.last_activity, rules)
 
 
 def _is_orphan(thread: NamedThread, rules: Rules) -> bool:
@@ -248,26 +252,19 @@ def _choose_addressed(
     ]
     if not taken:
         return
-    if len(taken) < len(names):
-        kept.append(
-            KeptThread(thread_id=thread_id, reason=KeepReason.NAMED_BY_KEPT_CONVERSATION)
-        )
-    elif bounds.old_enough(thread.last_activity, rules.now) and _is_below(
-        floor, thread.last_activity, thread_id
-    ):
-        state = state_of(thread, rules)
+    is_below = _is_below(floor, thread.last_activity, thread_id)
+    if len(taken) < len(names) or (len(names) > 1 and not is_below):
+        kept.append(KeptThread(thread_id=thread_id, reason=KeepReason.NAMED_BY_KEPT_CONVERSATION))
+    elif is_below and bounds.old_enough(thread.last_activity, rules.now):
         if thread_id in rules.protected:
             kept.append(KeptThread(thread_id=thread_id, reason=rules.protected[thread_id]))
-        elif state is State.GRACE:
+        elif state_of(thread, rules) is State.GRACE:
             kept.append(KeptThread(thread_id=thread_id, reason=KeepReason.LIVE))
         else:
             prunable.append(thread)
 
 
-Rank = tuple[datetime, str]
-
-
-def _rank(thread: NamedThread) -> Rank:
+def rank(thread: NamedThread) -> Rank:
     """Order threads by activity; an unknown one counts as the newest of all."""
     return (thread.last_activity or FOREVER, thread.stored.thread_id)
 

@@ -51,6 +51,9 @@ class Thread(models.Model):
         _("state"), max_length=16, choices=STATE_CHOICES, blank=True, db_index=True
     )
     measured_at = models.DateTimeField(_("measured at"))
+    measuring = models.UUIDField(
+        editable=False, help_text=_("The pass over the store that saw the thread last.")
+    )
 
     class Meta:
         verbose_name = _("thread")
@@ -156,15 +159,11 @@ class Sweep(models.Model):
     started_at = models.DateTimeField(_("started"))
     finished_at = models.DateTimeField(_("finished"), null=True, blank=True)
     planned_threads = models.PositiveBigIntegerField(_("threads planned"), default=0)
-    planned_bytes = models.PositiveBigIntegerField(
-        _("planned"), default=0, help_text=_("bytes")
-    )
+    planned_bytes = models.PositiveBigIntegerField(_("planned"), default=0, help_text=_("bytes"))
     removed_threads = models.PositiveBigIntegerField(_("threads removed"), default=0)
     removed_checkpoints = models.PositiveBigIntegerField(_("checkpoints removed"), default=0)
     removed_writes = models.PositiveBigIntegerField(_("writes removed"), default=0)
-    removed_bytes = models.PositiveBigIntegerField(
-        _("removed"), default=0, help_text=_("bytes")
-    )
+    removed_bytes = models.PositiveBigIntegerField(_("removed"), default=0, help_text=_("bytes"))
     skipped_threads = models.PositiveBigIntegerField(_("threads skipped"), default=0)
     file_bytes_before = models.PositiveBigIntegerField(_("file before"), null=True, blank=True)
     file_bytes_after = models.PositiveBigIntegerField(_("file after"), null=True, blank=True)

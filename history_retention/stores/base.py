@@ -10,9 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from ..facts import NamedThread, Naming, PlannedThread, SkipReason, Space, VacuumResult
+
+if TYPE_CHECKING:
+    from ..conf import StoreOptions
+    from .sqlite import SQLiteFile
 
 Tables = Mapping[str, Collection[str]]
 """Table name to column names, as introspection found them."""
@@ -26,6 +30,8 @@ class Store(ABC):
 
     layout: ClassVar[str]
     alias: str
+    identity: str
+    """What is the same for everyone who means this store: the path of its file."""
     naming: Naming
     notes: tuple[str, ...]
     """Sentences about what this file lacks and what cannot be told because of it."""
@@ -34,6 +40,13 @@ class Store(ABC):
     @abstractmethod
     def recognises(cls, tables: Tables) -> bool:
         """Tell by its tables whether a database holds this layout."""
+
+    @classmethod
+    @abstractmethod
+    def over(
+        cls, file: SQLiteFile, tables: dict[str, tuple[str, ...]], options: StoreOptions
+    ) -> Self:
+        """Return the store in an open file whose tables it recognised."""
 
     @abstractmethod
     def space(self) -> Space:
@@ -49,7 +62,7 @@ class Store(ABC):
 
     @abstractmethod
     def weighed(self, threads: Sequence[NamedThread]) -> Iterator[NamedThread]:
-        """Return the threads with bytes, and with their newest row's own time where it has one."""
+        """Return those still there, with bytes, and dated by their newest row's own time too."""
 
     @abstractmethod
     def conversation_totals(self) -> tuple[int, int, int]:
@@ -74,8 +87,8 @@ class Store(ABC):
         """Inside ``removing``: delete all rows of the thread from all of its tables."""
 
     @abstractmethod
-    def vacuum_need(self) -> int:
-        """Return the extra bytes on disk that a vacuum takes at its peak."""
+    def live_bytes(self) -> int:
+        """Return the bytes of the pages in use, which a vacuum copies twice."""
 
     @abstractmethod
     def vacuum_refusal(self) -> str:

@@ -1,0 +1,193 @@
+"""Writing the ledger: measured threads, measurements, sweeps; and reading the holds.
+
+Every write is short and outside the store's own transactions, so that a ledger in the same
+SQLite file as a store can never wait for itself.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from django.db import OperationalError, ProgrammingError
+
+from .exceptions import LedgerMissing
+from .facts import Ending, KeepReason, Plan, Readout, ReadThread, Removed, Space, VacuumResult
+from .models import Hold, Measurement, Sweep, Thread
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+
+ROWS_A_WRITE = 500
+_MEASURED_FIELDS = [field.name for field in Thread._meta.concrete_fields if not field.primary_key]
+
+
+@contextmanager
+def ledger() -> Iterator[None]:
+    """Turn a database error of the ledger into LedgerMissing, which says to migrate."""
+    try:
+        yield
+    except (OperationalError, ProgrammingError) as error:
+        raise LedgerMissing(
+            f"The ledger in database 'default' cannot be used ({error}); "
+            "run `python manage.py migrate`, then this again."
+        ) from error
+
+
+def protections(database: str, now: datetime) -> dict[str, KeepReason]:
+    """Return the thread ids that somebody holds at ``now``."""
+    with ledger():
+        held = Hold.objects.active(now).filter(store=database).values_list("thread_id", flat=True)
+        return dict.fromkeys(held, KeepReason.HELD)
+
+
+def save_threads(database: str, threads: Iterable[ReadThread], measured_at: datetime) -> None:
+    """Replace what the ledger knows of the store's threads, a few hundred rows at a time."""
+    measuring = uuid.uuid4()
+    rows = (_row(database, thread, measured_at, measuring) for thread in threads)
+    with ledger():
+        while batch := list(islice(rows, ROWS_A_WRITE)):
+            Thread.objects.bulk_create(
+                batch,
+                update_conflicts=True,
+                unique_fields=["digest"],
+                update_fields=_MEASURED_FIELDS,
+            )
+        Thread.objects.filter(store=database).exclude(measuring=measuring).delete()
+
+
+def forget_threads(database: str, thread_ids: Collection[str]) -> None:
+    """Drop the ledger's rows of threads that are gone from the store."""
+    digests = (Thread.digest_of(database, thread_id) for thread_id in thread_ids)
+    with ledger():
+        while batch := list(islice(digests, ROWS_A_WRITE)):
+            Thread.objects.filter(digest__in=batch).delete()
+
+
+def save_measurement(readout: Readout) -> None:
+    """Add the totals of a measuring."""
+    with ledger():
+        Measurement.objects.create(
+            store=readout.database,
+            layout=readout.layout,
+            measured_at=readout.as_of,
+            file_bytes=readout.space.file_bytes,
+            free_bytes=readout.space.free_bytes,
+            wal_bytes=readout.space.wal_bytes,
+            checkpoint_bytes=readout.checkpoint_bytes,
+            transcript_bytes=readout.transcript_bytes,
+            thread_count=readout.thread_count,
+            checkpoint_count=readout.checkpoint_count,
+            write_count=readout.write_count,
+            conversation_count=readout.conversation_count,
+            turn_count=readout.turn_count,
+            unresumable_count=readout.unresumable.thread_count,
+            unresumable_bytes=readout.unresumable.byte_count,
+            reclaimable_count=readout.reclaimable.thread_count,
+            reclaimable_bytes=readout.reclaimable.byte_count,
+        )
+
+
+class SweepRecord:
+    """The ledger's row of one sweep, from before its first delete to its end.
+
+    To be used while the store's lock is held: a row of the store that still says "running" then
+    belongs to a process that was killed, and is closed as interrupted.
+    """
+
+    def __init__(
+        self,
+        *,
+        kind: Sweep.Kind,
+        database: str,
+        layout: str,
+        as_of: datetime,
+        trigger: Sweep.Trigger,
+        actor: AbstractBaseUser | None,
+        started_at: datetime,
+        space: Space,
+        bounds: dict[str, object] | None = None,
+        plan: Plan | None = None,
+    ) -> None:
+        with ledger():
+            Sweep.objects.filter(store=database, ending=Ending.RUNNING).update(
+                ending=Ending.INTERRUPTED,
+                error="The process ended before the sweep did; counts are those of its last note.",
+                finished_at=started_at,
+            )
+            self._sweep = Sweep.objects.create(
+                kind=kind,
+                store=database,
+                layout=layout,
+                as_of=as_of,
+                trigger=trigger,
+                actor=actor,
+                started_at=started_at,
+                bounds=bounds or {},
+                planned_threads=plan.planned.thread_count if plan else 0,
+                planned_bytes=plan.planned.byte_count if plan else 0,
+                file_bytes_before=space.file_bytes,
+            )
+
+    def note(self, removed: Removed, skipped: int) -> None:
+        """Bring the counts up to date after a commit."""
+        sweep = self._sweep
+        sweep.removed_threads = removed.thread_count
+        sweep.removed_checkpoints = removed.checkpoint_count
+        sweep.removed_writes = removed.write_count
+        sweep.removed_bytes = removed.byte_count
+        sweep.skipped_threads = skipped
+        with ledger():
+            sweep.save()
+
+    def finish(
+        self,
+        ending: Ending,
+        *,
+        error: str,
+        finished_at: datetime,
+        space: Space | None = None,
+        vacuum: VacuumResult | None = None,
+    ) -> None:
+        """Close the row. A ledger that is gone by now does not undo what was done."""
+        sweep = self._sweep
+        sweep.ending = ending
+        sweep.error = error
+        sweep.finished_at = finished_at
+        if space is not None:
+            sweep.file_bytes_after = space.file_bytes
+        if vacuum is not None:
+            sweep.vacuumed = vacuum.ran
+            sweep.vacuum_reason = vacuum.reason
+        with ledger():
+            sweep.save()
+
+
+def _row(database: str, thread: ReadThread, measured_at: datetime, measuring: uuid.UUID) -> Thread:
+    return Thread(
+        digest=Thread.digest_of(database, thread.thread_id),
+        store=database,
+        thread_id=storable(thread.thread_id),
+        byte_count=thread.byte_count,
+        checkpoint_count=thread.checkpoint_count,
+        write_count=thread.write_count,
+        turn_count=thread.turn_count,
+        first_activity=thread.first_activity,
+        last_activity=thread.last_activity,
+        conversation_ids=list(thread.conversation_ids),
+        label=storable(thread.label),
+        command=storable(thread.command)[:255],
+        project=storable(thread.project)[:1024],
+        state=thread.state,
+        measured_at=measured_at,
+        measuring=measuring,
+    )
+
+
+def storable(text: str) -> str:
+    """Return the text with what no database text can hold (stray bytes, NUL) escaped."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")

@@ -1,0 +1,308 @@
+"""Measure, plan, remove, vacuum: the only code that takes anything from a vendor's store.
+
+Why it is safe to run:
+
+* What may go is decided by ``policy`` from plain values, once, and written down as a ``Plan``.
+  A dry run, a confirmation page, the JSON and the execution all show that same plan.
+* ``execute`` removes nothing that is not in its plan. Each thread is looked at again inside the
+  very transaction that would delete it: rows, conversations and holds must be those of the plan,
+  or the thread stays and is reported as skipped.
+* A thread goes whole, from all of its tables in one transaction, or it stays whole. A crash, a
+  kill or a full disk at any instant leaves it either way, and the report counts commits only.
+* Locks are short and there are gaps between them, so that a live agent goes on writing; two
+  sweeps of one store exclude each other, and would be harmless if they did not.
+* What this cannot read it does not touch: unknown ages and unknown layouts are kept, and said.
+* Every sweep is in the ledger before its first delete.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from django.utils import timezone
+
+from . import recording
+from .conf import get_settings
+from .exceptions import NoNamingTable, UsageError
+from .facts import Ending, Naming, Outcome, Plan, Readout, Removed, Space, VacuumResult
+from .locks import only_one
+from .measuring import Totals, read
+from .models import Sweep
+from .planning import plan_with, recorded_bounds
+from .policy import Bounds, Rules
+from .stores import open_store
+from .stores.base import Progress, Store
+from .sweeping import Pace, Swept, sweep
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+
+Trigger = Sweep.Trigger
+Clock = Callable[[], datetime]
+
+VACUUM_BYTES_A_SECOND = 100_000_000
+"""About what a vacuum rewrites in a second, journal and all, as measured on an ordinary disk."""
+
+QUICK_VACUUM_BYTES = VACUUM_BYTES_A_SECOND // 3
+"""Live bytes that a vacuum rewrites in well under a second."""
+
+
+def silent(verb: str, done: int, total: int) -> None:
+    """Show no progress."""
+
+
+def never() -> bool:
+    """Ask nobody to stop."""
+    return False
+
+
+def measure(
+    database: str, *, now: datetime, top: int = 5, save: bool = True, progress: Progress = silent
+) -> Readout:
+    """Measure a store as of ``now``; with ``save``, keep its threads and totals in the ledger.
+
+    ``top`` is how many of the largest threads the readout names. Raises HistoryRetentionError
+    when the store cannot be read, or when another measuring of it is being saved.
+    """
+    with open_store(database) as store:
+        rules = Rules(
+            now=now,
+            grace=get_settings().grace,
+            naming=store.naming,
+            protected=recording.protections(database, now) if save else {},
+        )
+        totals = Totals(top)
+        threads = totals.counted(read(store.measured_threads(progress), rules))
+        if not save:
+            deque(threads, maxlen=0)
+            return totals.readout(store, rules)
+        with only_one("measuring", database, store.identity):
+            recording.save_threads(database, threads, now)
+            readout = totals.readout(store, rules)
+            recording.save_measurement(readout)
+            return readout
+
+
+def plan_prune(
+    database: str,
+    bounds: Bounds,
+    *,
+    now: datetime,
+    reclaim: bool = True,
+    limit: int | None = None,
+    progress: Progress = silent,
+) -> Plan:
+    """Plan a prune inside the bounds as of ``now``; with ``reclaim``, a reclaim along with it.
+
+    ``limit`` is the most threads that may go, those longest idle first.
+    """
+    with open_store(database) as store:
+        rules = Rules(
+            now=now,
+            grace=get_settings().grace,
+            naming=store.naming,
+            bounds=bounds,
+            reclaim=reclaim,
+            protected=recording.protections(database, now),
+        )
+        return plan_with(store, rules, limit, progress)
+
+
+def plan_reclaim(
+    database: str,
+    *,
+    now: datetime,
+    grace: timedelta | None = None,
+    force: bool = False,
+    exclude: Collection[str] = (),
+    orphan_writes: bool = False,
+    progress: Progress = silent,
+) -> Plan:
+    """Plan a reclaim: the unresumable threads that were still for the whole grace window.
+
+    ``grace`` below the setting needs ``force``. ``orphan_writes`` narrows to threads without a
+    single checkpoint. Raises NoNamingTable when nothing tells which threads are named.
+    """
+    configured = get_settings().grace
+    grace = configured if grace is None else grace
+    if grace < configured and not force:
+        raise UsageError(
+            f"A grace of {grace} is shorter than the {configured} of the settings, which protects "
+            "chats that are still running; nothing was removed. Pass --force if you mean it."
+        )
+    with open_store(database) as store:
+        if store.naming is not Naming.KNOWN and not orphan_writes:
+            raise NoNamingTable(
+                f"{database}: nothing here tells which threads a conversation names, so no thread "
+                f"can be called unresumable and none was removed. Set CONVERSATIONS of {database!r}"
+                " in HISTORY_RETENTION, or pass --orphan-writes for threads without a checkpoint."
+            )
+        rules = Rules(
+            now=now,
+            grace=grace,
+            naming=store.naming,
+            orphan_writes=orphan_writes,
+            excluded=frozenset(exclude),
+            protected=recording.protections(database, now),
+        )
+        return plan_with(store, rules, None, progress)
+
+
+def execute(
+    plan: Plan,
+    *,
+    trigger: Sweep.Trigger,
+    actor: AbstractBaseUser | None = None,
+    vacuum: bool | None = None,
+    stop: Callable[[], bool] = never,
+    progress: Progress = silent,
+    clock: Clock = timezone.now,
+) -> Outcome:
+    """Remove what the plan lists and is still as it was planned, then give the space back.
+
+    ``vacuum``: None runs one that takes well under a second, True asks for one, False for none.
+    ``stop`` is asked between batches. What the database refuses in the middle is not raised: it
+    is ``Outcome.error``. Raises SweepRunning, LedgerMissing or the store's own error before
+    anything was removed.
+    """
+    settings = get_settings()
+    with (
+        open_store(plan.database) as store,
+        only_one("sweep", plan.database, store.identity),
+    ):
+        before = store.space()
+        record = recording.SweepRecord(
+            kind=Sweep.Kind.PRUNE if plan.bounds else Sweep.Kind.RECLAIM,
+            database=plan.database,
+            layout=plan.layout,
+            as_of=plan.as_of,
+            trigger=trigger,
+            actor=actor,
+            started_at=clock(),
+            space=before,
+            bounds=recorded_bounds(plan),
+            plan=plan,
+        )
+
+        def committed(swept: Swept) -> None:
+            record.note(swept.removed, len(swept.skipped))
+            progress("removing", swept.removed.thread_count, len(plan.threads))
+
+        try:
+            swept = sweep(
+                store,
+                sorted(plan.threads, key=attrgetter("thread_id")),
+                naming_mark=plan.naming_mark,
+                pace=Pace(box_seconds=settings.box_seconds, gap_seconds=settings.gap_seconds),
+                protections=lambda: recording.protections(plan.database, clock()),
+                stop=stop,
+                committed=committed,
+            )
+            recording.forget_threads(plan.database, swept.thread_ids)
+            vacuumed = _vacuum_after(store, swept, vacuum)
+        except BaseException:
+            record.finish(Ending.INTERRUPTED, error="Stopped by force.", finished_at=clock())
+            raise
+        after = store.space()
+        record.finish(
+            swept.ending, error=swept.error, finished_at=clock(), space=after, vacuum=vacuumed
+        )
+    return Outcome(
+        ending=swept.ending,
+        removed=swept.removed,
+        skipped=tuple(swept.skipped),
+        space_before=before,
+        space_after=after,
+        vacuum=vacuumed,
+        error=swept.error,
+    )
+
+
+def vacuum(
+    database: str,
+    *,
+    now: datetime,
+    trigger: Sweep.Trigger,
+    actor: AbstractBaseUser | None = None,
+    clock: Clock = timezone.now,
+) -> Outcome:
+    """Give the store's free pages back to the file system; blocks its writers while it runs."""
+    with open_store(database) as store, only_one("sweep", database, store.identity):
+        before = store.space()
+        record = recording.SweepRecord(
+            kind=Sweep.Kind.VACUUM,
+            database=database,
+            layout=store.layout,
+            as_of=now,
+            trigger=trigger,
+            actor=actor,
+            started_at=clock(),
+            space=before,
+        )
+        if before.free_bytes or before.wal_bytes:
+            result = store.vacuum()
+            ending = Ending.DONE if result.ran else Ending.FAILED
+        else:
+            result = _not_vacuumed(f"{database}: nothing is free inside the file; not vacuumed.")
+            ending = Ending.DONE
+        error = result.reason if ending is Ending.FAILED else ""
+        after = store.space()
+        record.finish(ending, error=error, finished_at=clock(), space=after, vacuum=result)
+    return Outcome(
+        ending=ending,
+        removed=Removed(),
+        skipped=(),
+        space_before=before,
+        space_after=after,
+        vacuum=result,
+        error=error,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VacuumForecast:
+    """What a vacuum would find. ``needed_bytes`` is its peak of extra disk."""
+
+    layout: str
+    space: Space
+    live_bytes: int
+    needed_bytes: int
+    refusal: str
+
+
+def vacuum_forecast(database: str) -> VacuumForecast:
+    """Tell what a vacuum of the store would need, and why it could not run if so."""
+    with open_store(database) as store:
+        live = store.live_bytes()
+        return VacuumForecast(
+            layout=store.layout,
+            space=store.space(),
+            live_bytes=live,
+            needed_bytes=2 * live,
+            refusal=store.vacuum_refusal(),
+        )
+
+
+def _vacuum_after(store: Store, swept: Swept, wanted: bool | None) -> VacuumResult:
+    """Vacuum after a sweep if somebody asked, or if nobody would notice; else say what is free."""
+    free, live = store.space().free_bytes, store.live_bytes()
+    if wanted is False:
+        return _not_vacuumed(f"{store.alias}: not vacuumed, as asked; {free:,} bytes are free.")
+    if not free or (wanted is None and not swept.removed.thread_count):
+        return _not_vacuumed(f"{store.alias}: not vacuumed; nothing was freed.")
+    if wanted or live <= QUICK_VACUUM_BYTES:
+        return store.vacuum()
+    return _not_vacuumed(
+        f"{store.alias}: not vacuumed: history_vacuum would give {free:,} bytes back, needs up to "
+        f"{2 * live:,} bytes of free disk and blocks writers for about "
+        f"{max(1, live // VACUUM_BYTES_A_SECOND)} s."
+    )
+
+
+def _not_vacuumed(reason: str) -> VacuumResult:
+    return VacuumResult(ran=False, reason=reason, needed_bytes=0)

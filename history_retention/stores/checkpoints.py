@@ -1,0 +1,246 @@
+"""What the SQLite layouts of LangGraph's savers share: checkpoints, writes, and their times.
+
+A thread is its rows in two tables, in every namespace. Its age is that of its newest row; a row
+whose id tells no time is dated by what its checkpoint says of itself, and a row that tells no
+time at all makes the thread's age unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import datetime
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
+from typing import ClassVar
+
+from ..exceptions import LayoutUnknown
+from ..facts import (
+    NamedThread,
+    Naming,
+    PlannedThread,
+    SkipReason,
+    Space,
+    StoredThread,
+    VacuumResult,
+)
+from .base import Progress, Store
+from .instants import PREFIX_BYTES, TIMED_ID_GLOB, instant_of_id, instant_of_payload
+from .naming import NamingSource, named
+from .scans import Count, StateTable, counts_by_key, counts_by_row, counts_of_threads
+from .sqlite import SQLiteFile, encoded, is_plain, sort_key
+
+CHECKPOINTS = StateTable(name="checkpoints", payload=("checkpoint", "metadata"))
+CHECKPOINT_COLUMNS = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint", "metadata"}
+WRITE_COLUMNS = {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "value"}
+THREADS_A_LOOKUP = 200
+"""Threads named in one statement; SQLite's limit of parameters is 999 on old builds."""
+
+
+class CheckpointStore(Store):
+    """A SQLite file with the tables of one of LangGraph's savers."""
+
+    writes_table: ClassVar[str]
+
+    def __init__(
+        self,
+        file: SQLiteFile,
+        source: NamingSource,
+        naming: Naming,
+        notes: tuple[str, ...],
+    ) -> None:
+        self.alias = file.alias
+        self.identity = str(file.path or file.alias)
+        self.naming = naming
+        self.notes = notes
+        self._file = file
+        self._source = source
+        self._writes = StateTable(name=self.writes_table, payload=("value",))
+        self._tables = (CHECKPOINTS, self._writes)
+        for table in self._tables:
+            if file.key_columns(table.name)[:3] != [
+                ("thread_id", "BINARY"),
+                ("checkpoint_ns", "BINARY"),
+                ("checkpoint_id", "BINARY"),
+            ]:
+                raise LayoutUnknown(
+                    f"{self.alias}: the primary key of {table.name} is not the one that "
+                    "LangGraph's savers create, so nothing here was touched."
+                )
+
+    def space(self) -> Space:
+        """Return what the file takes on disk."""
+        return self._file.space()
+
+    def measured_threads(self, progress: Progress) -> Iterator[NamedThread]:
+        """Stream every thread with its bytes, from one pass over the rows."""
+
+        def stored() -> Iterator[StoredThread]:
+            for pair in counts_by_row(
+                self._file, self._tables, lambda done, all_: progress("measuring", done, all_)
+            ):
+                yield self._stored(pair[0], pair[1], weighed=True)
+
+        return named(stored(), self._source.names())
+
+    def indexed_threads(self, progress: Progress) -> Iterator[NamedThread]:
+        """Stream every thread without bytes, from the primary-key indexes."""
+
+        def counts(position: int) -> Iterator[tuple[bytes, int, Count]]:
+            for count in counts_by_key(self._file, self._tables[position]):
+                yield sort_key(count.thread_id), position, count
+
+        def stored() -> Iterator[StoredThread]:
+            in_order = merge(counts(0), counts(1), key=itemgetter(0, 1))
+            for done, (_, items) in enumerate(groupby(in_order, key=itemgetter(0))):
+                found = {position: count for _, position, count in items}
+                progress("choosing", done, 0)
+                yield self._stored(found.get(0), found.get(1), weighed=False)
+
+        return named(stored(), self._source.names())
+
+    def weighed(self, threads: Sequence[NamedThread]) -> Iterator[NamedThread]:
+        """Return the threads that are still there, with bytes and the newest row's own time."""
+        for start in range(0, len(threads), THREADS_A_LOOKUP):
+            part = threads[start : start + THREADS_A_LOOKUP]
+            counts = self._counts([thread.stored.thread_id for thread in part], weigh=True)
+            for thread in part:
+                checkpoints, writes = counts[thread.stored.thread_id]
+                if checkpoints is None and writes is None:
+                    continue
+                stored = self._stored(checkpoints, writes, weighed=True)
+                if checkpoints and checkpoints.newest_id and stored.last_activity:
+                    own = self._own_instant(checkpoints.thread_id, checkpoints.newest_id)
+                    if own is not None and own > stored.last_activity:
+                        stored = replace(stored, last_activity=own)
+                yield replace(thread, stored=stored)
+
+    def conversation_totals(self) -> tuple[int, int, int]:
+        """Return conversations, turns and transcript bytes."""
+        return self._source.totals()
+
+    def naming_mark(self) -> int:
+        """Return the newest turn."""
+        return self._source.mark()
+
+    def removing(self) -> AbstractContextManager[None]:
+        """Hold the file's write lock from the start of the transaction."""
+        return self._file.removing()
+
+    def rechecked(
+        self, threads: Sequence[PlannedThread], naming_mark: int
+    ) -> Mapping[str, SkipReason]:
+        """Compare rows and conversations with what the plan saw."""
+        changed = self._source.changed(threads, naming_mark)
+        counts = self._counts([thread.thread_id for thread in threads], weigh=False)
+        for thread in threads:
+            checkpoints, writes = counts[thread.thread_id]
+            if checkpoints is None and writes is None:
+                changed[thread.thread_id] = SkipReason.GONE
+            elif _fingerprint(checkpoints, writes) != thread.fingerprint:
+                changed[thread.thread_id] = SkipReason.ACTIVE
+        return changed
+
+    def remove(self, thread: PlannedThread) -> None:
+        """Delete the thread's rows from both tables."""
+        for table in (self._writes, CHECKPOINTS):
+            self._file.run(
+                f"DELETE FROM {table.name} WHERE thread_id = CAST(%s AS TEXT)",
+                [encoded(thread.thread_id)],
+            )
+
+    def live_bytes(self) -> int:
+        """Return the bytes of the pages in use."""
+        return self._file.live_bytes()
+
+    def vacuum_refusal(self) -> str:
+        """Say which folder lacks the disk for a vacuum."""
+        return self._file.vacuum_refusal()
+
+    def vacuum(self) -> VacuumResult:
+        """Rewrite the file without its free pages."""
+        return self._file.vacuum()
+
+    def _counts(
+        self, thread_ids: list[str], *, weigh: bool
+    ) -> dict[str, tuple[Count | None, Count | None]]:
+        """Look up the threads' rows in both tables."""
+        checkpoints, writes = (
+            counts_of_threads(self._file, table, thread_ids, weigh=weigh) for table in self._tables
+        )
+        return {
+            thread_id: (checkpoints.get(thread_id), writes.get(thread_id))
+            for thread_id in thread_ids
+        }
+
+    def _stored(
+        self, checkpoints: Count | None, writes: Count | None, *, weighed: bool
+    ) -> StoredThread:
+        counts = [count for count in (checkpoints, writes) if count is not None]
+        thread_id = counts[0].thread_id
+        instants = [
+            instant_of_id(checkpoint_id)
+            for count in counts
+            for checkpoint_id in (count.oldest_id, count.newest_id)
+            if checkpoint_id is not None
+        ]
+        if any(count.odd for count in counts):
+            instants += self._odd_instants(thread_id)
+        told = [instant for instant in instants if instant is not None]
+        is_known = None not in instants and is_plain(thread_id)
+        return StoredThread(
+            thread_id=thread_id,
+            checkpoint_count=checkpoints.rows if checkpoints else 0,
+            write_count=writes.rows if writes else 0,
+            byte_count=sum(count.byte_count for count in counts) if weighed else None,
+            first_activity=min(told, default=None),
+            last_activity=max(told) if is_known else None,
+            fingerprint=_fingerprint(checkpoints, writes),
+        )
+
+    def _odd_instants(self, thread_id: str) -> list[datetime | None]:
+        """Date the rows whose ids are no version-6 UUIDs in lower case.
+
+        A write bears the id of its checkpoint, so it is as old as that checkpoint says it is.
+        """
+        where = f"thread_id = CAST(%s AS TEXT) AND checkpoint_id NOT GLOB '{TIMED_ID_GLOB}'"
+        instants: dict[tuple[object, object], datetime | None] = {}
+        for namespace, checkpoint_id, rowid in self._file.rows(
+            f"SELECT checkpoint_ns, checkpoint_id, rowid FROM checkpoints WHERE {where}",
+            [encoded(thread_id)],
+        ):
+            instants[namespace, checkpoint_id] = instant_of_id(
+                str(checkpoint_id)
+            ) or instant_of_payload(self._prefix(rowid))
+        for namespace, checkpoint_id in self._file.rows(
+            f"SELECT DISTINCT checkpoint_ns, checkpoint_id FROM {self.writes_table} WHERE {where}",
+            [encoded(thread_id)],
+        ):
+            instants.setdefault((namespace, checkpoint_id), instant_of_id(str(checkpoint_id)))
+        return list(instants.values()) or [None]
+
+    def _own_instant(self, thread_id: str, checkpoint_id: str) -> datetime | None:
+        """Return the time that the checkpoint states in its payload, the latest namespace's."""
+        rows = self._file.rows(
+            "SELECT rowid FROM checkpoints"
+            " WHERE thread_id = CAST(%s AS TEXT) AND checkpoint_id = %s",
+            [encoded(thread_id), checkpoint_id],
+        )
+        instants = [instant_of_payload(self._prefix(rowid)) for (rowid,) in rows]
+        return max((instant for instant in instants if instant), default=None)
+
+    def _prefix(self, rowid: int) -> bytes:
+        return self._file.first_bytes("checkpoints", "checkpoint", rowid, PREFIX_BYTES)
+
+
+def _fingerprint(checkpoints: Count | None, writes: Count | None) -> tuple[object, ...]:
+    """Return what changes when the thread gains, loses or replaces a row.
+
+    A replaced row gets a new rowid, so counts, newest ids and newest rowids are enough.
+    """
+    return tuple(
+        (count.rows, count.newest_id, count.newest_rowid) if count else None
+        for count in (checkpoints, writes)
+    )

@@ -1,0 +1,128 @@
+"""Who names a thread when the host's own models do (the ``CONVERSATIONS`` setting).
+
+Read through ``_base_manager``, so that a soft-deleted row, hidden from the host's pages, still
+keeps its thread: it can be restored. Several models may name threads; one that does is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, time
+from typing import Any
+
+from django.apps import apps
+from django.core.exceptions import FieldDoesNotExist, ValidationError
+from django.db import models
+from django.utils import timezone
+
+from ..conf import ConversationSource
+from ..facts import NEVER, PlannedThread, SkipReason
+from .instants import instant_of_text
+from .naming import SCHEMA, Names, NamingSource, compared, in_order, microseconds
+from .scratch import Scratch
+from .sqlite import sort_key
+
+
+class ConversationModels(NamingSource):
+    """One or more Django models whose rows name threads, in whatever database they live."""
+
+    def __init__(self, sources: Sequence[ConversationSource]) -> None:
+        self._sources = sources
+
+    def names(self) -> Names:
+        """Stream the named threads with their conversations."""
+        scratch = Scratch(*SCHEMA)
+        try:
+            for source in self._sources:
+                scratch.put(
+                    "INSERT INTO named VALUES (?, ?, ?, '', ?, ?)",
+                    (
+                        (sort_key(str(name)), key, microseconds(active), project, label)
+                        for name, key, active, project, label in self._rows(source, _all(source))
+                    ),
+                )
+            yield from in_order(scratch)
+        finally:
+            scratch.close()
+
+    def totals(self) -> tuple[int, int, int]:
+        """Count the models' rows; what a turn is, only the host knows."""
+        return sum(_all(source).count() for source in self._sources), 0, 0
+
+    def mark(self) -> int:
+        """Return 0: ``changed`` compares activity itself."""
+        return 0
+
+    def changed(self, threads: Sequence[PlannedThread], mark: int) -> dict[str, SkipReason]:
+        """Ask the models again, by thread id."""
+        planned = {thread.thread_id: thread for thread in threads}
+        now: dict[str, set[Any]] = {}
+        active: set[Any] = set()
+        for source in self._sources:
+            field = _field(source, source.thread_field)
+            values = [value for value in map(field_value(field), planned) if value is not None]
+            rows = _all(source).filter(**{f"{source.thread_field}__in": values})
+            for name, key, activity, _, _ in self._rows(source, rows):
+                thread = planned.get(str(name))
+                if thread is None:
+                    continue
+                now.setdefault(thread.thread_id, set()).add(key)
+                if activity is None or activity > thread.last_activity:
+                    active.add(key)
+        return compared(threads, now, active)
+
+    def _rows(
+        self, source: ConversationSource, rows: models.QuerySet[Any]
+    ) -> Iterator[tuple[object, int | str, datetime | None, str, str]]:
+        """Read thread, id, activity, project and label of the rows that name a thread."""
+        fields = [source.thread_field, "pk"]
+        optional = (source.activity_field, source.project_field, source.label_field)
+        fields += [name for name in optional if name]
+        for row in rows.exclude(**{source.thread_field: None}).values(*fields).iterator(2_000):
+            key = row["pk"] if isinstance(row["pk"], int) else str(row["pk"])
+            yield (
+                row[source.thread_field],
+                key if len(self._sources) == 1 else f"{source.model}:{key}",
+                instant_of_value(row[source.activity_field]) if source.activity_field else NEVER,
+                str(row.get(source.project_field or "") or ""),
+                str(row.get(source.label_field or "") or ""),
+            )
+
+
+def instant_of_value(value: object) -> datetime | None:
+    """Return the instant of an activity field; a day counts until its end."""
+    if isinstance(value, datetime):
+        return (timezone.make_aware(value) if timezone.is_naive(value) else value).astimezone(UTC)
+    if isinstance(value, date):
+        return datetime.combine(value, time.max, UTC)
+    return instant_of_text(value)
+
+
+def field_value(field: models.Field[Any, Any]) -> Any:
+    """Return a function from a thread id to the field's value, None where it cannot hold it."""
+
+    def value(thread_id: str) -> object | None:
+        try:
+            return field.to_python(thread_id)  # type: ignore[no-any-return]
+        except (ValidationError, ValueError, OverflowError):
+            return None
+
+    return value
+
+
+def _model(source: ConversationSource) -> type[models.Model]:
+    return apps.get_model(source.model)
+
+
+def _all(source: ConversationSource) -> models.QuerySet[Any]:
+    return _model(source)._base_manager.all()
+
+
+def _field(source: ConversationSource, name: str) -> models.Field[Any, Any]:
+    options = _model(source)._meta
+    if name == "pk":
+        return options.pk
+    field = options.get_field(name)
+    if not isinstance(field, models.Field):
+        raise FieldDoesNotExist(f"{source.model}.{name} is not a column")
+    return field

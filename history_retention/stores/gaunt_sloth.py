@@ -1,0 +1,49 @@
+"""Layout ``gaunt_sloth``: the history file of the Gaunt Sloth CLI (LangGraph JS over SQLite).
+
+Its ``conversations`` table names threads; an empty ``thread_id`` names none. Only checkpoints and
+writes are ever removed: conversations, turns and their search index stay.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from ..conf import StoreOptions
+from ..facts import Naming
+from .base import Tables
+from .checkpoints import CHECKPOINT_COLUMNS, WRITE_COLUMNS, CheckpointStore
+from .naming import ConversationsTable, NamingSource, Nothing
+from .sqlite import SQLiteFile
+
+
+class GauntSlothStore(CheckpointStore):
+    """``checkpoints`` and ``checkpoint_writes``, named by ``conversations``."""
+
+    layout = "gaunt_sloth"
+    writes_table = "checkpoint_writes"
+
+    @classmethod
+    def recognises(cls, tables: Tables) -> bool:
+        """Tell by the two state tables; the oldest files have no more."""
+        return CHECKPOINT_COLUMNS <= set(tables.get("checkpoints", ())) and WRITE_COLUMNS <= set(
+            tables.get("checkpoint_writes", ())
+        )
+
+    @classmethod
+    def over(
+        cls, file: SQLiteFile, tables: dict[str, tuple[str, ...]], options: StoreOptions
+    ) -> Self:
+        """Return the store; without a table that names threads it can only be read."""
+        if {"id", "thread_id"} <= set(tables.get("conversations", ())):
+            source: NamingSource = ConversationsTable(file, tables, names_empty=False)
+            return cls(file, source, Naming.KNOWN, ())
+        lack = "no column thread_id in" if "conversations" in tables else "no table"
+        return cls(
+            file,
+            Nothing(),
+            Naming.BROKEN,
+            (
+                f"{file.alias}: this file has {lack} conversations, so nobody can tell which "
+                "threads can be resumed; none will be pruned or reclaimed.",
+            ),
+        )

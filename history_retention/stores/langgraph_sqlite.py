@@ -1,0 +1,54 @@
+"""Layout ``langgraph_sqlite``: the tables of LangGraph's SQLite savers, Python and JavaScript.
+
+Who names a thread is the host's table: models given as ``CONVERSATIONS``, or a ``conversations``
+table in the same file. Without either there is no such thing as an unresumable thread. An empty
+thread id is legal here. ``store``, ``cache`` and the migration tables are never touched.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from ..conf import StoreOptions
+from ..facts import Naming
+from .base import Tables
+from .checkpoints import CHECKPOINT_COLUMNS, WRITE_COLUMNS, CheckpointStore
+from .conversation_models import ConversationModels
+from .naming import ConversationsTable, NamingSource, Nothing
+from .sqlite import SQLiteFile
+
+
+class LangGraphSQLiteStore(CheckpointStore):
+    """``checkpoints`` and ``writes``."""
+
+    layout = "langgraph_sqlite"
+    writes_table = "writes"
+
+    @classmethod
+    def recognises(cls, tables: Tables) -> bool:
+        """Tell by the two state tables, with or without the later ``task_path``."""
+        return CHECKPOINT_COLUMNS <= set(tables.get("checkpoints", ())) and WRITE_COLUMNS <= set(
+            tables.get("writes", ())
+        )
+
+    @classmethod
+    def over(
+        cls, file: SQLiteFile, tables: dict[str, tuple[str, ...]], options: StoreOptions
+    ) -> Self:
+        """Return the store, named by the configured models or by a table of the file."""
+        source: NamingSource
+        if options.conversations:
+            source = ConversationModels(options.conversations)
+            return cls(file, source, Naming.KNOWN, ())
+        if {"id", "thread_id"} <= set(tables.get("conversations", ())):
+            source = ConversationsTable(file, tables, names_empty=True)
+            return cls(file, source, Naming.KNOWN, ())
+        return cls(
+            file,
+            Nothing(),
+            Naming.ABSENT,
+            (
+                f"{file.alias}: nothing here names threads, so none counts as unresumable; "
+                f"set CONVERSATIONS of {file.alias!r} to the model that does.",
+            ),
+        )

@@ -1,0 +1,237 @@
+"""Who names a thread: the vendor's ``conversations`` table, or models of the host's own.
+
+A resume goes from a conversation to the thread it names, so a thread that nothing names cannot
+be resumed. Both sources are read in short statements and put in thread id order in a scratch
+database, so that they can be merged with the store's threads in bounded memory.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from ..facts import Conversation, NamedThread, PlannedThread, SkipReason, StoredThread
+from .instants import instant_of_text
+from .scratch import Scratch
+from .sqlite import SQLiteFile, encoded, sort_key
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SCHEMA = (
+    "CREATE TABLE named (thread_id BLOB, id, active INTEGER, command TEXT, project TEXT,"
+    " label TEXT)",
+    "CREATE TABLE turns (id PRIMARY KEY, count INTEGER, newest INTEGER, untold INTEGER)",
+)
+_ORDERED = (
+    "SELECT n.thread_id, n.id, n.active, n.command, n.project, n.label, t.count, t.newest,"
+    " t.untold FROM named AS n LEFT JOIN turns AS t ON t.id = n.id ORDER BY n.thread_id, n.id"
+)
+
+Names = Iterator[tuple[bytes, tuple[Conversation, ...]]]
+
+
+class NamingSource(ABC):
+    """Something that tells which conversations name which threads."""
+
+    @abstractmethod
+    def names(self) -> Names:
+        """Stream the named threads' sort keys with their conversations, in that order."""
+
+    @abstractmethod
+    def totals(self) -> tuple[int, int, int]:
+        """Return the number of conversations, of turns, and the bytes of the transcripts."""
+
+    @abstractmethod
+    def mark(self) -> int:
+        """Return a mark after which ``changed`` looks for new turns."""
+
+    @abstractmethod
+    def changed(self, threads: Sequence[PlannedThread], mark: int) -> dict[str, SkipReason]:
+        """Name the threads whose conversations are not those of the plan any more."""
+
+
+class Nothing(NamingSource):
+    """No source: nothing names a thread here."""
+
+    def names(self) -> Names:
+        """Stream nothing."""
+        return iter(())
+
+    def totals(self) -> tuple[int, int, int]:
+        """Return zeros."""
+        return 0, 0, 0
+
+    def mark(self) -> int:
+        """Return 0."""
+        return 0
+
+    def changed(self, threads: Sequence[PlannedThread], mark: int) -> dict[str, SkipReason]:
+        """Return nothing."""
+        return {}
+
+
+class ConversationsTable(NamingSource):
+    """The vendor's own tables: ``conversations`` and, for their turns, ``sessions``.
+
+    ``names_empty`` says whether an empty ``thread_id`` names the thread whose id is empty.
+    """
+
+    def __init__(
+        self, file: SQLiteFile, tables: dict[str, tuple[str, ...]], *, names_empty: bool
+    ) -> None:
+        self._file = file
+        self._columns = tables["conversations"]
+        self._turns = tables.get("sessions", ())
+        self._names_empty = names_empty
+
+    @property
+    def _has_turns(self) -> bool:
+        return {"conversation_id", "ts"} <= set(self._turns)
+
+    def names(self) -> Names:
+        """Stream the named threads with their conversations."""
+        scratch = Scratch(*SCHEMA)
+        try:
+            for rows in self._chunks("conversations", self._conversation_columns()):
+                scratch.put("INSERT INTO named VALUES (?, ?, ?, ?, ?, ?)", self._named(rows))
+            if self._has_turns:
+                for rows in self._chunks("sessions", ("conversation_id", "ts")):
+                    scratch.put(
+                        "INSERT INTO turns VALUES (?, 1, ?, ?) ON CONFLICT DO UPDATE SET"
+                        " count = count + 1, newest = MAX(newest, excluded.newest),"
+                        " untold = untold + excluded.untold",
+                        ((key, *_turn(ts)) for _, key, ts in rows if key is not None),
+                    )
+            yield from in_order(scratch)
+        finally:
+            scratch.close()
+
+    def totals(self) -> tuple[int, int, int]:
+        """Count rows, and add up the bytes of prompts and responses."""
+        conversations = self._file.value("SELECT COUNT(*) FROM conversations")
+        texts = [column for column in ("prompt", "response") if column in self._turns]
+        lengths = [f"COALESCE(LENGTH(CAST({column} AS BLOB)), 0)" for column in texts]
+        turns = size = 0
+        if self._turns:
+            for rows in self._chunks("sessions", (" + ".join(lengths) or "0",)):
+                turns += len(rows)
+                size += sum(row[1] for row in rows)
+        return conversations, turns, size
+
+    def mark(self) -> int:
+        """Return the newest turn's row."""
+        if not self._has_turns:
+            return 0
+        return int(self._file.value("SELECT COALESCE(MAX(rowid), 0) FROM sessions"))
+
+    def changed(self, threads: Sequence[PlannedThread], mark: int) -> dict[str, SkipReason]:
+        """Compare the conversations' ids, and look for turns after the mark."""
+        marks = ", ".join(["CAST(%s AS TEXT)"] * len(threads))
+        now: dict[str, set[Any]] = {}
+        for thread_id, key in self._file.rows(
+            f"SELECT thread_id, id FROM conversations WHERE thread_id IN ({marks})",
+            [encoded(thread.thread_id) for thread in threads],
+        ):
+            if thread_id or self._names_empty:
+                now.setdefault(str(thread_id), set()).add(key)
+        active: set[Any] = set()
+        if self._has_turns:
+            active = {
+                key
+                for (key,) in self._file.rows(
+                    "SELECT DISTINCT conversation_id FROM sessions WHERE rowid > %s", [mark]
+                )
+            }
+        return compared(threads, now, active)
+
+    def _conversation_columns(self) -> tuple[str, ...]:
+        return (
+            "thread_id",
+            "id",
+            *(
+                column if column in self._columns else "NULL"
+                for column in ("started_ts", "command", "project")
+            ),
+        )
+
+    def _named(self, rows: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        for _, thread_id, key, started, command, project in rows:
+            if thread_id is None or (thread_id == "" and not self._names_empty):
+                continue
+            yield (
+                sort_key(str(thread_id)),
+                key,
+                microseconds(instant_of_text(started)),
+                str(command or ""),
+                str(project or ""),
+                "",
+            )
+
+    def _chunks(
+        self, table: str, expressions: tuple[str, ...], size: int = 5_000
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """Read a table in row order, a short statement at a time; the rowid comes first."""
+        after = -(2**63)
+        while rows := self._file.rows(
+            f"SELECT rowid, {', '.join(expressions)} FROM {table}"
+            f" WHERE rowid > %s ORDER BY rowid LIMIT {size}",
+            [after],
+        ):
+            yield rows
+            after = rows[-1][0]
+
+
+def in_order(scratch: Scratch) -> Names:
+    """Stream what was put into the scratch database, thread by thread."""
+    for raw, rows in groupby(scratch.rows(_ORDERED), key=itemgetter(0)):
+        yield raw, tuple(_conversation(row) for row in rows)
+
+
+def named(stored: Iterable[StoredThread], names: Names) -> Iterator[NamedThread]:
+    """Join threads and conversations; both come in thread id order."""
+    raw, conversations = next(names, (None, ()))
+    for thread in stored:
+        key = sort_key(thread.thread_id)
+        while raw is not None and raw < key:
+            raw, conversations = next(names, (None, ()))
+        yield NamedThread(stored=thread, conversations=conversations if raw == key else ())
+
+
+def compared(
+    threads: Sequence[PlannedThread], now: dict[str, set[Any]], active: set[Any]
+) -> dict[str, SkipReason]:
+    """Name the threads with other conversations than planned, or with a newly active one."""
+    changed: dict[str, SkipReason] = {}
+    for thread in threads:
+        planned = set(thread.conversation_ids)
+        if now.get(thread.thread_id, set()) != planned:
+            changed[thread.thread_id] = SkipReason.NAMED
+        elif planned & active:
+            changed[thread.thread_id] = SkipReason.ACTIVE
+    return changed
+
+
+def microseconds(instant: datetime | None) -> int | None:
+    """Return microseconds since 1970, by which the scratch database compares instants."""
+    return None if instant is None else (instant - _EPOCH) // timedelta(microseconds=1)
+
+
+def _turn(ts: object) -> tuple[int, int]:
+    told = microseconds(instant_of_text(ts))
+    return (0, 1) if told is None else (told, 0)
+
+
+def _conversation(row: tuple[Any, ...]) -> Conversation:
+    _, key, started, command, project, label, count, newest, untold = row
+    active = None if untold else newest if count else started
+    return Conversation(
+        conversation_id=key,
+        last_activity=None if active is None else _EPOCH + timedelta(microseconds=active),
+        turn_count=count or 0,
+        command=command,
+        project=project,
+        label=label,
+    )

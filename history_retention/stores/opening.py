@@ -1,0 +1,91 @@
+"""Which layout a store has, and opening it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+from django.utils.module_loading import import_string
+
+from ..conf import StoreOptions, store_options
+from ..exceptions import LayoutUnknown
+from . import sqlite
+from .base import Store, Tables
+from .gaunt_sloth import GauntSlothStore
+from .langgraph_sqlite import LangGraphSQLiteStore
+
+LAYOUTS: dict[str, type[Store]] = {}
+"""The layouts told apart by ``LAYOUT: "auto"``, by name."""
+
+
+def register(layout: type[Store]) -> None:
+    """Make a layout known by its name, and have ``auto`` look for it."""
+    LAYOUTS[layout.layout] = layout
+
+
+register(GauntSlothStore)
+register(LangGraphSQLiteStore)
+
+
+@contextmanager
+def open_store(alias: str) -> Iterator[Store]:
+    """Open the store behind an alias for reading and removing.
+
+    Raises UsageError for an alias that is not configured, StoreMissing, StoreUnreadable or
+    StoreBusy for its file, and LayoutUnknown when its tables are not of the layout asked for.
+    """
+    options = store_options(alias)
+    vendor = connections[alias].vendor
+    if vendor != "sqlite":
+        raise LayoutUnknown(
+            f"{alias}: this version reads stores in SQLite files only, and {alias!r} is "
+            f"{vendor}; nothing was touched."
+        )
+    with sqlite.opened(alias) as file:
+        tables = file.tables()
+        yield layout_of(options, tables).over(file, tables, options)
+
+
+def layout_of(options: StoreOptions, tables: Tables) -> type[Store]:
+    """Return the layout that the options ask for, or the one that the tables show."""
+    alias = options.alias
+    if options.layout != "auto":
+        layout = named_layout(options.layout)
+        if not layout.recognises(tables):
+            raise LayoutUnknown(
+                f"{alias}: the tables of layout {options.layout!r} are not all there "
+                f"({_listed(tables)}); nothing was touched. Check NAME and LAYOUT of {alias!r}."
+            )
+        return layout
+    for layout in LAYOUTS.values():
+        if layout.recognises(tables):
+            return layout
+    raise LayoutUnknown(
+        f"{alias}: this database holds no history that this package knows "
+        f"({_listed(tables)}); nothing was touched. Check NAME of {alias!r} in DATABASES."
+    )
+
+
+def named_layout(name: str) -> type[Store]:
+    """Return a layout by its name or dotted path; ImproperlyConfigured when there is none."""
+    if name in LAYOUTS:
+        return LAYOUTS[name]
+    known = ", ".join(LAYOUTS)
+    try:
+        layout = import_string(name)
+    except ImportError as error:
+        raise ImproperlyConfigured(
+            f"LAYOUT {name!r} is neither auto, nor one of {known}, nor a class to import."
+        ) from error
+    if not (isinstance(layout, type) and issubclass(layout, Store)):
+        raise ImproperlyConfigured(f"LAYOUT {name!r} is not a subclass of stores.base.Store.")
+    return layout
+
+
+def _listed(tables: Tables) -> str:
+    if not tables:
+        return "it has no tables"
+    names = sorted(tables)
+    return "its tables: " + ", ".join(names[:8]) + (", …" if len(names) > 8 else "")

@@ -1,0 +1,168 @@
+"""Reading the state tables of a SQLite store: rows in bulk, keys in order, threads one by one.
+
+What the statements cost, and why they are shaped like this:
+
+* ``LENGTH`` of a bare BLOB column is told by the record's header, so the row scan reads leaf
+  pages and no overflow page. The lengths are computed in a limited subquery first, since a
+  GROUP BY over the raw columns would carry whole payloads through its sorter.
+* The key scan reads the primary-key index alone. Version-6 ids sort by time as text, so MAX is
+  the newest; every other id is counted as odd and its thread is looked at by itself.
+* Both go in short statements: in a rollback-journal file a reader blocks the agent's commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from .instants import TIMED_ID_GLOB
+from .scratch import Scratch
+from .sqlite import SQLiteFile, encoded, sort_key
+
+ROWS_A_CHUNK = {True: 20_000, False: 5_000}
+"""Rows read in one statement, in a write-ahead file and in a rollback-journal file."""
+
+THREADS_A_PAGE = 2_000
+
+_TIMED = f"CASE WHEN checkpoint_id GLOB '{TIMED_ID_GLOB}' THEN checkpoint_id END"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateTable:
+    """A table of a thread's state and the columns that hold its payload."""
+
+    name: str
+    payload: tuple[str, ...]
+
+    @property
+    def lengths(self) -> str:
+        """SQL of a row's payload bytes; a text is measured as bytes, NULL as 0."""
+        return " + ".join(
+            f"CASE typeof({column}) WHEN 'text' THEN LENGTH(CAST({column} AS BLOB))"
+            f" ELSE COALESCE(LENGTH({column}), 0) END"
+            for column in self.payload
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A thread's rows in one table. ``odd`` counts rows whose id is no version-6 UUID."""
+
+    thread_id: str
+    rows: int
+    byte_count: int
+    newest_id: str | None
+    oldest_id: str | None
+    odd: int
+    newest_rowid: int
+
+
+def counts_by_key(file: SQLiteFile, table: StateTable) -> Iterator[Count]:
+    """Stream the table's threads in thread id order, from its primary-key index alone."""
+    after = ">= ''"
+    params: list[object] = []
+    while True:
+        page = file.rows(
+            "SELECT thread_id, COUNT(*), 0, MAX(timed), MIN(timed), COUNT(*) - COUNT(timed),"
+            " MAX(row) FROM"
+            f" (SELECT thread_id, rowid AS row, {_TIMED} AS timed FROM {table.name}"
+            f" WHERE thread_id {after} AND thread_id < x'')"
+            f" GROUP BY thread_id LIMIT {THREADS_A_PAGE}",
+            params,
+        )
+        for row in page:
+            yield Count(*row)
+        if len(page) < THREADS_A_PAGE:
+            return
+        after, params = "> CAST(%s AS TEXT)", [encoded(page[-1][0])]
+
+
+def counts_of_threads(
+    file: SQLiteFile, table: StateTable, thread_ids: list[str], *, weigh: bool
+) -> dict[str, Count]:
+    """Return the named threads' rows, found by key; with their bytes if ``weigh``."""
+    lengths = table.lengths if weigh else "0"
+    marks = ", ".join(["CAST(%s AS TEXT)"] * len(thread_ids))
+    rows = file.rows(
+        "SELECT thread_id, COUNT(*), SUM(size), MAX(timed), MIN(timed), COUNT(*) - COUNT(timed),"
+        " MAX(row) FROM"
+        f" (SELECT thread_id, rowid AS row, {lengths} AS size, {_TIMED} AS timed"
+        f" FROM {table.name} WHERE thread_id IN ({marks}) LIMIT -1) GROUP BY thread_id",
+        [encoded(thread_id) for thread_id in thread_ids],
+    )
+    return {row[0]: Count(*row) for row in rows}
+
+
+def counts_by_row(
+    file: SQLiteFile, tables: tuple[StateTable, ...], advanced: Callable[[int, int], None]
+) -> Iterator[tuple[Count | None, ...]]:
+    """Stream every thread with its bytes, in thread id order: one count (or None) a table.
+
+    ``advanced`` is told how many rows were read and about how many there are.
+    """
+    scratch = Scratch(
+        "CREATE TABLE counts (thread_id BLOB, position INTEGER, rows INTEGER, bytes INTEGER,"
+        " newest TEXT, oldest TEXT, odd INTEGER, rowid_ INTEGER,"
+        " PRIMARY KEY (thread_id, position)) WITHOUT ROWID"
+    )
+    try:
+        expected = sum(file.value(f"SELECT COALESCE(MAX(rowid), 0) FROM {t.name}") for t in tables)
+        read = 0
+        for position, table in enumerate(tables):
+            for chunk in _row_chunks(file, table):
+                scratch.put(
+                    f"INSERT INTO counts VALUES (?, {position}, ?, ?, ?, ?, ?, ?)"
+                    " ON CONFLICT DO UPDATE SET rows = rows + excluded.rows,"
+                    " bytes = bytes + excluded.bytes, odd = odd + excluded.odd,"
+                    " newest = MAX(COALESCE(newest, ''), COALESCE(excluded.newest, '')),"
+                    " oldest = MIN(COALESCE(oldest, '~'), COALESCE(excluded.oldest, '~')),"
+                    " rowid_ = MAX(rowid_, excluded.rowid_)",
+                    ((_raw(row[0]), *row[1:]) for row in chunk),
+                )
+                read += sum(row[1] for row in chunk)
+                advanced(read, max(read, expected))
+        ordered = scratch.rows("SELECT * FROM counts ORDER BY thread_id, position")
+        for raw, rows in groupby(ordered, key=itemgetter(0)):
+            found = {row[1]: _count(raw, row) for row in rows}
+            yield tuple(found.get(position) for position in range(len(tables)))
+    finally:
+        scratch.close()
+
+
+def _row_chunks(file: SQLiteFile, table: StateTable) -> Iterator[list[tuple[Any, ...]]]:
+    size = ROWS_A_CHUNK[file.is_write_ahead()]
+    after = -(2**63)
+    while True:
+        rows = file.rows(
+            "SELECT thread_id, COUNT(*), SUM(size), MAX(timed), MIN(timed),"
+            " COUNT(*) - COUNT(timed), MAX(row) FROM"
+            f" (SELECT thread_id, rowid AS row, {table.lengths} AS size, {_TIMED} AS timed"
+            f" FROM {table.name} NOT INDEXED WHERE rowid > %s ORDER BY rowid LIMIT {size})"
+            " GROUP BY thread_id",
+            [after],
+        )
+        if not rows:
+            return
+        yield rows
+        after = max(row[-1] for row in rows)
+
+
+def _raw(thread_id: str | bytes) -> bytes:
+    """Return the id's own bytes. A BLOB as thread id is legal to SQLite and to nobody else."""
+    return thread_id if isinstance(thread_id, bytes) else sort_key(thread_id)
+
+
+def _count(raw: bytes, row: tuple[Any, ...]) -> Count:
+    _, _, rows, size, newest, oldest, odd, rowid = row
+    return Count(
+        raw.decode("utf-8", "surrogateescape"),
+        rows,
+        size,
+        newest or None,
+        None if oldest == "~" else oldest,
+        odd,
+        rowid,
+    )

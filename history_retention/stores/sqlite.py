@@ -1,0 +1,284 @@
+"""A vendor's SQLite file: opening it without leaving a trace, and giving its space back.
+
+The connection is a private copy of the Django alias: it has the alias's options, but it is in no
+transaction of the caller's, never creates a file, and decodes any thread id. Its only settings
+are those of the connection itself (``secure_delete``); none of them is stored in the file.
+
+The file is only ever opened by SQLite. Were this process to open and close it by itself, POSIX
+would drop the locks that SQLite holds on it (https://www.sqlite.org/howtocorrupt.html, 2.2).
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from django.db import Error as DjangoDatabaseError
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from ..conf import get_settings
+from ..exceptions import HistoryRetentionError, StoreBusy, StoreMissing, StoreUnreadable
+from ..facts import Space, VacuumResult
+
+VACUUM_MARGIN = 1.1
+"""How much more free disk than computed a vacuum must find."""
+
+_SENTENCES = {
+    sqlite3.SQLITE_NOTADB: "is not a SQLite database; check NAME in DATABASES",
+    sqlite3.SQLITE_CORRUPT: "is damaged; restore it from a backup or recover it with sqlite3",
+    sqlite3.SQLITE_READONLY: "is read-only here; give this user write access to it and its folder",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened; let this user read it and write its folder",
+    sqlite3.SQLITE_FULL: "cannot grow: the disk is full; free some space and run this again",
+    sqlite3.SQLITE_IOERR: "cannot be read or written; check the disk and run this again",
+}
+
+
+class SQLiteFile:
+    """An open vendor file. Statements run in autocommit unless inside ``removing``."""
+
+    def __init__(self, alias: str, connection: BaseDatabaseWrapper, path: Path | None) -> None:
+        self.alias = alias
+        self.path = path
+        self._connection = connection
+
+    def rows(self, sql: str, params: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement and return all its rows; its read lock ends with it."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql, params)
+            return cursor.fetchall()
+
+    def value(self, sql: str, params: Sequence[object] = ()) -> Any:
+        """Run one statement and return the first column of its first row."""
+        return self.rows(sql, params)[0][0]
+
+    def run(self, sql: str, params: Sequence[object] = ()) -> int:
+        """Run one statement and return how many rows it changed."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql, params)
+            return cursor.rowcount
+
+    def first_bytes(self, table: str, column: str, rowid: int, size: int) -> bytes:
+        """Return the beginning of a payload without reading the rest; empty when it has none."""
+        raw: sqlite3.Connection = self._connection.connection
+        try:
+            with raw.blobopen(table, column, rowid, readonly=True) as blob:
+                return blob.read(size)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # NULL or a number: no bytes
+                return b""
+            raise
+
+    def tables(self) -> dict[str, tuple[str, ...]]:
+        """Return the columns of every table, in order."""
+        names = self.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return {
+            name: tuple(
+                column for (column,) in self.rows("SELECT name FROM pragma_table_info(%s)", [name])
+            )
+            for (name,) in names
+        }
+
+    def key_columns(self, table: str) -> list[tuple[str, str]]:
+        """Return name and collation of the primary key's columns, in key order."""
+        return self.rows(
+            "SELECT x.name, x.coll FROM pragma_index_list(%s) AS l, pragma_index_xinfo(l.name) AS x"
+            " WHERE l.origin = 'pk' AND x.key ORDER BY x.seqno",
+            [table],
+        )
+
+    def is_write_ahead(self) -> bool:
+        """Tell whether readers and a writer of this file do not block one another (WAL)."""
+        return bool(self.value("PRAGMA journal_mode") == "wal")
+
+    @contextmanager
+    def removing(self) -> Iterator[None]:
+        """Hold the write lock from the start; commit on leaving, roll back on any error."""
+        raw: sqlite3.Connection = self._connection.connection
+        try:
+            self.run("BEGIN IMMEDIATE")
+            yield
+            self.run("COMMIT")
+        except (DjangoDatabaseError, sqlite3.Error) as error:
+            raw.rollback()
+            raise sentence_for(self.alias, self.path, error) from error
+        except BaseException:
+            raw.rollback()
+            raise
+
+    def space(self) -> Space:
+        """Return the sizes of the file, of its write-ahead log and of its free pages."""
+        page = self.value("PRAGMA page_size")
+        size = self.value("PRAGMA page_count") * page
+        return Space(
+            file_bytes=_size_of(self.path) if self.path else size,
+            wal_bytes=_size_of(Path(f"{self.path}-wal")) if self.path else 0,
+            free_bytes=self.value("PRAGMA freelist_count") * page,
+        )
+
+    def live_bytes(self) -> int:
+        """Return the size of the pages in use, which a vacuum copies twice."""
+        used = self.value("PRAGMA page_count") - self.value("PRAGMA freelist_count")
+        return int(used * self.value("PRAGMA page_size"))
+
+    def vacuum_refusal(self) -> str:
+        """Say why a vacuum would not have the disk it needs, or return an empty string.
+
+        SQLite writes one copy of the live pages in its folder for temporary files and one
+        beside the database (journal or WAL), so at its peak the file takes itself and two more.
+        """
+        if self.path is None:
+            return ""
+        folders = [self.path.parent, _temporary_folder()]
+        copies = 2 if folders[0].stat().st_dev == folders[1].stat().st_dev else 1
+        need = int(self.live_bytes() * copies * VACUUM_MARGIN)
+        for folder in folders[: 3 - copies]:
+            usage = os.statvfs(folder)
+            free = usage.f_bavail * usage.f_frsize
+            if free < need:
+                return (
+                    f"{self.alias}: not vacuumed: it needs {need:,} bytes free in {folder} and "
+                    f"{free:,} are; free some space there and run history_vacuum again."
+                )
+        return ""
+
+    def vacuum(self) -> VacuumResult:
+        """Rewrite the file without its free pages and truncate its write-ahead log."""
+        need = 2 * self.live_bytes()
+        refusal = self.vacuum_refusal()
+        if refusal:
+            return VacuumResult(ran=False, reason=refusal, needed_bytes=need)
+        try:
+            self.run("VACUUM")
+        except DjangoDatabaseError as error:
+            return VacuumResult(
+                ran=False, reason=str(sentence_for(self.alias, self.path, error)), needed_bytes=need
+            )
+        busy: bool | None = None
+        if self.is_write_ahead():
+            busy = bool(self.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0])
+        reason = f"{self.alias}: vacuumed."
+        if busy:
+            reason = (
+                f"{self.alias}: vacuumed, but another process reads the old pages, so the "
+                "write-ahead log keeps its size until that process is done."
+            )
+        return VacuumResult(ran=True, reason=reason, needed_bytes=need, wal_busy=busy)
+
+
+@contextmanager
+def opened(alias: str) -> Iterator[SQLiteFile]:
+    """Open the alias's file for a store's work; every database error leaves as a sentence.
+
+    Raises StoreMissing, StoreUnreadable or StoreBusy. The file must be there already.
+    """
+    settings_dict = connections[alias].settings_dict
+    path = _path_of(settings_dict["NAME"])
+    if path is not None:
+        _require_file(alias, path)
+    connection = connections[alias].copy()
+    if path is not None and not str(settings_dict["NAME"]).startswith("file:"):
+        connection.settings_dict["NAME"] = f"file:{quote(str(path))}?mode=rw"
+    try:
+        connection.connect()
+        connection.connection.text_factory = _decoded
+        file = SQLiteFile(alias, connection, path)
+        file.run(f"PRAGMA secure_delete = {get_settings().secure_delete.upper()}")
+        if file.value("PRAGMA encoding") != "UTF-8":
+            raise StoreUnreadable(
+                f"{alias}: {path} is not encoded as UTF-8, so its thread ids have another order "
+                "than this package relies on; nothing was touched."
+            )
+        yield file
+    except (DjangoDatabaseError, sqlite3.Error) as error:
+        raise sentence_for(alias, path, error) from error
+    finally:
+        connection.close()
+
+
+def encoded(thread_id: str) -> str | bytes:
+    """Return what to bind for ``CAST(%s AS TEXT)``: text, or the bytes of an id that is none."""
+    try:
+        thread_id.encode()
+    except UnicodeEncodeError:
+        return thread_id.encode("utf-8", "surrogateescape")
+    return thread_id
+
+
+def is_plain(thread_id: str) -> bool:
+    """Tell whether every database and every person can hold the id: UTF-8 without NUL."""
+    return "\0" not in thread_id and isinstance(encoded(thread_id), str)
+
+
+def sort_key(thread_id: str) -> bytes:
+    """Return the bytes by which SQLite's BINARY collation orders the id."""
+    return thread_id.encode("utf-8", "surrogateescape")
+
+
+def sentence_for(
+    alias: str, path: Path | None, error: DjangoDatabaseError | sqlite3.Error
+) -> HistoryRetentionError:
+    """Turn a database error into the sentence for it."""
+    cause = error if isinstance(error, sqlite3.Error) else error.__cause__
+    code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    where = f"{alias}: {path or 'the database'}"
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(
+            f"{where} is locked by another process that did not let go in time; "
+            "nothing more was done. Run this again when it is idle."
+        )
+    if code in _SENTENCES:
+        return StoreUnreadable(f"{where} {_SENTENCES[code]}.")
+    return StoreUnreadable(f"{where} refused a statement ({error}); nothing more was done.")
+
+
+def _decoded(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _path_of(name: object) -> Path | None:
+    """Return the real path of a database name, or None for one in memory."""
+    text = str(name)
+    if text.startswith("file:"):
+        uri = urlsplit(text)
+        if "mode=memory" in uri.query or uri.path == ":memory:":
+            return None
+        text = unquote(uri.path)
+    return None if text in ("", ":memory:") else Path(text).resolve()
+
+
+def _require_file(alias: str, path: Path) -> None:
+    """Refuse what SQLite would create, or would hang on."""
+    hint = f"check NAME of {alias!r} in DATABASES"
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise StoreMissing(f"{alias}: there is no file {path}; none was created; {hint}.") from None
+    except (OSError, ValueError) as error:
+        raise StoreUnreadable(f"{alias}: {path} cannot be looked at ({error}); {hint}.") from error
+    if stat.S_ISDIR(mode):
+        raise StoreUnreadable(f"{alias}: {path} is a folder, not a database file; {hint}.")
+    if not stat.S_ISREG(mode):
+        raise StoreUnreadable(f"{alias}: {path} is not a regular file; {hint}.")
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _temporary_folder() -> Path:
+    """Return where SQLite puts its temporary files (https://www.sqlite.org/tempfiles.html, 5)."""
+    places = (os.environ.get("SQLITE_TMPDIR"), os.environ.get("TMPDIR"))
+    for place in (*places, "/var/tmp", "/usr/tmp", "/tmp"):  # noqa: S108 - SQLite's own list
+        if place and Path(place).is_dir() and os.access(place, os.W_OK | os.X_OK):
+            return Path(place)
+    return Path.cwd()

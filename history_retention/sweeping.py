@@ -1,0 +1,125 @@
+"""Removing planned threads in short boxes, so that a live agent never notices.
+
+A box is one write transaction of about ``BOX_SECONDS`` that removes whole threads; between two
+boxes the lock is free for ``GAP_SECONDS``, since a writer that finds every gap too short starves
+as surely as behind one long transaction. Inside the box, before its first delete, every thread
+is compared with what the plan saw; one that changed is left alone and reported.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from .exceptions import HistoryRetentionError
+from .facts import Ending, KeepReason, PlannedThread, Removed, SkippedThread, SkipReason
+from .stores.base import Store
+
+THREADS_A_CHECK = 32
+LONG_HOLD_SECONDS = 0.1
+"""A lock held longer than this halves the next box."""
+
+_SKIP_REASONS = {KeepReason.HELD: SkipReason.HELD, KeepReason.LEASED: SkipReason.LEASED}
+
+
+@dataclass(slots=True, kw_only=True)
+class Swept:
+    """What the boxes have done so far; grows by a commit at a time."""
+
+    removed: Removed = field(default_factory=Removed)
+    thread_ids: list[str] = field(default_factory=list)
+    skipped: list[SkippedThread] = field(default_factory=list)
+    ending: Ending = Ending.RUNNING
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How long a box may hold the write lock and how long the next one waits, in seconds."""
+
+    box_seconds: float
+    gap_seconds: float
+
+
+def sweep(
+    store: Store,
+    threads: Sequence[PlannedThread],
+    *,
+    naming_mark: int,
+    pace: Pace,
+    protections: Callable[[], Mapping[str, KeepReason]],
+    stop: Callable[[], bool],
+    committed: Callable[[Swept], None],
+) -> Swept:
+    """Remove the threads that are still as planned; every commit is told to ``committed``.
+
+    Does not raise for what the store or the ledger refuses: ``Swept.error`` is the sentence, and
+    what is counted as removed is what was committed.
+    """
+    swept = Swept()
+    box_seconds = pace.box_seconds
+    done = 0
+    try:
+        while done < len(threads):
+            if stop():
+                swept.ending = Ending.INTERRUPTED
+                return swept
+            started = time.monotonic()
+            box = _Box(store, naming_mark, started + box_seconds)
+            with store.removing():
+                box.run(threads[done:], protections())
+            held = time.monotonic() - started
+            box_seconds = box_seconds / 2 if held > LONG_HOLD_SECONDS else pace.box_seconds
+            done += len(box.removed) + len(box.skipped)
+            _count(swept, box)
+            committed(swept)
+            if done < len(threads):
+                time.sleep(pace.gap_seconds)
+    except HistoryRetentionError as error:
+        swept.ending = Ending.PARTIAL if swept.removed.thread_count else Ending.FAILED
+        swept.error = str(error)
+        return swept
+    swept.ending = Ending.DONE
+    return swept
+
+
+class _Box:
+    """The work of one transaction; its results count once that is committed."""
+
+    def __init__(self, store: Store, naming_mark: int, deadline: float) -> None:
+        self.removed: list[PlannedThread] = []
+        self.skipped: list[SkippedThread] = []
+        self._store = store
+        self._naming_mark = naming_mark
+        self._deadline = deadline
+
+    def run(self, threads: Sequence[PlannedThread], held: Mapping[str, KeepReason]) -> None:
+        """Go on with whole threads until the time is up; at least one is dealt with."""
+        for start in range(0, len(threads), THREADS_A_CHECK):
+            part = threads[start : start + THREADS_A_CHECK]
+            changed = self._store.rechecked(part, self._naming_mark)
+            for thread in part:
+                reason = changed.get(thread.thread_id)
+                if reason is None and thread.thread_id in held:
+                    reason = _SKIP_REASONS[held[thread.thread_id]]
+                if reason is None:
+                    self._store.remove(thread)
+                    self.removed.append(thread)
+                else:
+                    self.skipped.append(SkippedThread(thread_id=thread.thread_id, reason=reason))
+                if time.monotonic() >= self._deadline:
+                    return
+
+
+def _count(swept: Swept, box: _Box) -> None:
+    swept.skipped += box.skipped
+    swept.thread_ids += [thread.thread_id for thread in box.removed]
+    total = swept.removed
+    swept.removed = replace(
+        total,
+        thread_count=total.thread_count + len(box.removed),
+        checkpoint_count=total.checkpoint_count + sum(t.checkpoint_count for t in box.removed),
+        write_count=total.write_count + sum(t.write_count for t in box.removed),
+        byte_count=total.byte_count + sum(t.byte_count for t in box.removed),
+    )
