@@ -1,0 +1,122 @@
+"""Rows of a vendor's own table: payloads are read when asked for, every write is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import ClassVar, NoReturn, Self, TypeVar, cast
+
+from django.db import connections, models
+
+from ..conf import store_options
+from ..exceptions import StoreMissing, StoreReadOnly
+from ..stores import sqlite
+
+M = TypeVar("M", bound="VendorModel")
+
+
+class ReadOnlyQuerySet(models.QuerySet[M]):
+    """Rows to look at. What would write raises StoreReadOnly before it reaches a database."""
+
+    def only(self, *fields: str) -> Self:
+        """Load these fields alone, payloads among them when they are named."""
+        return models.QuerySet.only(self.defer(None), *fields)
+
+    def create(self, *_args: object, **_kwargs: object) -> NoReturn:
+        _refuse(self.model)
+
+    def bulk_create(self, *_args: object, **_kwargs: object) -> NoReturn:
+        _refuse(self.model)
+
+    def get_or_create(self, *_args: object, **_kwargs: object) -> NoReturn:
+        _refuse(self.model)
+
+    def update_or_create(self, *_args: object, **_kwargs: object) -> NoReturn:
+        _refuse(self.model)
+
+    def update(self, *_args: object, **_kwargs: object) -> NoReturn:
+        _refuse(self.model)
+
+    def bulk_update(self, *_args: object, **_kwargs: object) -> NoReturn:
+        _refuse(self.model)
+
+    def delete(self) -> NoReturn:
+        _refuse(self.model)
+
+    # Django's own code writes through these three: fixtures, forms, the deletion collector.
+
+    def _insert(self, *_args: object, **_kwargs: object) -> NoReturn:
+        _refuse(self.model)
+
+    def _update(self, *_args: object, **_kwargs: object) -> NoReturn:
+        _refuse(self.model)
+
+    def _raw_delete(self, *_args: object, **_kwargs: object) -> NoReturn:
+        _refuse(self.model)
+
+
+class StoredRows(models.Manager[M]):
+    """The rows of one table, in whichever store they are read from."""
+
+    _queryset_class = ReadOnlyQuerySet
+
+    def get_queryset(self) -> ReadOnlyQuerySet[M]:
+        """Return all rows with their payloads left in the database."""
+        rows = cast("ReadOnlyQuerySet[M]", super().get_queryset())
+        return rows.defer(*self.model.payload_fields)
+
+    def for_store(self, alias: str) -> ReadOnlyQuerySet[M]:
+        """Return the rows of one store, leaving out the columns that its table lacks.
+
+        Empty when the store or the table is not there. Raises UsageError for an alias that is no
+        store, StoreUnreadable or StoreBusy for a file that cannot be looked into.
+        """
+        options = self.model._meta
+        rows = self.get_queryset().using(alias)
+        columns = _columns(alias, options.db_table)
+        lacking = {field.name for field in options.concrete_fields if field.column not in columns}
+        if any(field.name in lacking for field in options.pk_fields):
+            return rows.none()
+        return rows.defer(*lacking)
+
+
+class VendorModel(models.Model):
+    """A row that its vendor writes; ``payload_fields`` are loaded only when asked for."""
+
+    payload_fields: ClassVar[tuple[str, ...]] = ()
+
+    objects: ClassVar[StoredRows[Self]] = StoredRows()
+
+    class Meta:
+        abstract = True
+        managed = False
+        base_manager_name = "objects"
+        default_permissions = ("view",)
+
+    def save(self, *_args: object, **_kwargs: object) -> NoReturn:
+        """Raise StoreReadOnly."""
+        _refuse(type(self))
+
+    def delete(self, *_args: object, **_kwargs: object) -> NoReturn:
+        """Raise StoreReadOnly."""
+        _refuse(type(self))
+
+
+def _refuse(model: type[models.Model]) -> NoReturn:
+    """Raise StoreReadOnly, with the sentence that says what to call instead."""
+    raise StoreReadOnly(
+        f"The table {model._meta.db_table!r} is its agent's own and only read here. To remove "
+        "stored threads, make a plan with history_retention.services.plan_prune (or plan_reclaim) "
+        "and pass it to history_retention.services.execute."
+    )
+
+
+def _columns(alias: str, table: str) -> Collection[str]:
+    """Return the columns of a store's table; none when this version finds no such table."""
+    store_options(alias)
+    if connections[alias].vendor != "sqlite":
+        return ()
+    try:
+        with sqlite.opened(alias) as file:
+            return file.tables().get(table, ())
+    except StoreMissing:
+        return ()

@@ -1,0 +1,70 @@
+"""Which database a model of this package lives in, and that nothing is migrated into a store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.apps import apps
+from django.db import DEFAULT_DB_ALIAS
+from django.db.models import Model
+
+from .conf import default_store, get_settings
+from .models.vendor import VendorModel
+
+APP_LABEL = "history_retention"
+
+
+def is_store_only(alias: str) -> bool:
+    """Tell whether the alias is a store's, and not also the project's own ``default``."""
+    return alias != DEFAULT_DB_ALIAS and alias in get_settings().stores
+
+
+class HistoryRouter:
+    """Read the agents' tables from their store, keep the ledger in ``default``.
+
+    Stores are never migrated, by any app: their tables are their vendor's. A store that shares
+    the ``default`` database takes the project's own migrations, and none of an agent's tables.
+    """
+
+    def db_for_read(self, model: type[Model], **hints: Any) -> str | None:
+        """Return the store that a related row was read from, or the first one."""
+        if issubclass(model, VendorModel):
+            instance = hints.get("instance")
+            known = isinstance(instance, VendorModel) and instance._state.db  # noqa: SLF001
+            return known or default_store()
+        return self.db_for_write(model)
+
+    def db_for_write(self, model: type[Model], **hints: Any) -> str | None:
+        """Return ``default`` for every model of this package.
+
+        A write to an agent's table is refused before it reaches a database. Django opens a
+        transaction around some of what leads there, and a store is not opened for that.
+        """
+        ours = issubclass(model, VendorModel) or model._meta.app_label == APP_LABEL
+        return DEFAULT_DB_ALIAS if ours else None
+
+    def allow_relation(self, obj1: Model, obj2: Model, **hints: Any) -> bool | None:
+        """Relate rows of one store among themselves, and to nothing else."""
+        theirs = [isinstance(row, VendorModel) for row in (obj1, obj2)]
+        if not any(theirs):
+            return None
+        return all(theirs) and obj1._state.db == obj2._state.db  # noqa: SLF001
+
+    def allow_migrate(
+        self, db: str, app_label: str, model_name: str | None = None, **hints: Any
+    ) -> bool | None:
+        """Refuse every app in a store, and this package's models anywhere but in ``default``."""
+        if is_store_only(db) or _is_vendor_model(app_label, model_name):
+            return False
+        return db == DEFAULT_DB_ALIAS if app_label == APP_LABEL else None
+
+
+def _is_vendor_model(app_label: str, model_name: str | None) -> bool:
+    """Tell whether the name is that of an unmanaged model, of this app or of an add-on."""
+    if model_name is None:
+        return False
+    try:
+        model = apps.get_model(app_label, model_name)
+    except LookupError:
+        return False
+    return issubclass(model, VendorModel)
