@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
 
 STATE_TABLES = """
 CREATE TABLE checkpoints (
@@ -82,7 +85,7 @@ def open_saver(connection: sqlite3.Connection) -> Saver:
         return PlainSaver(connection)
 
 
-def _config(thread_id: str, namespace: str, checkpoint_id: str) -> dict[str, Any]:
+def _config(thread_id: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
     configurable = {"thread_id": thread_id, "checkpoint_ns": namespace}
     if checkpoint_id:
         configurable["checkpoint_id"] = checkpoint_id

@@ -104,6 +104,9 @@ DATABASES = {
     "default": _database("DATABASE_URL", BASE_DIR / "ledger.sqlite3"),
     "history": _database("HISTORY_DATABASE_URL", DEMO_DIR / "history.db"),
 }
+if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+    # The admin and a command write the ledger side by side: each waits for its turn.
+    DATABASES["default"].setdefault("OPTIONS", {}).update(transaction_mode="IMMEDIATE", timeout=20)
 DATABASE_ROUTERS = ["history_retention.routers.HistoryRouter"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pytest
 import time_machine
 from django.db import connections
-from pytest_django.fixtures import SettingsWrapper
+from pytest_django import Settings
 
 from .store_files import FIXTURES, NOW, copy_fixture, write_store
 
@@ -70,7 +70,7 @@ def written_store(point_at: Callable[[Path], Path], tmp_path: Path) -> WriteStor
 
 
 @pytest.fixture
-def retention(settings: SettingsWrapper) -> Callable[..., None]:
+def retention(settings: Settings) -> Callable[..., None]:
     """Change options of ``HISTORY_RETENTION`` for this test: ``retention(GRACE=...)``."""
 
     def change(**options: object) -> None:

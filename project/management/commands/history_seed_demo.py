@@ -5,11 +5,11 @@ import sqlite3
 from argparse import ArgumentParser
 from pathlib import Path
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from project.demo_store import write_demo_store
-from project.settings import DEMO_DIR
 
 
 class Command(BaseCommand):
@@ -22,7 +22,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *, force: bool, **options: object) -> None:
-        path = DEMO_DIR / "history.db"
+        path = settings.DEMO_DIR / "history.db"
         if path.exists() and not force:
             raise CommandError(
                 f"{path} is there already and was left as it is; to write it anew pass --force."
