@@ -1,0 +1,245 @@
+"""What a plan and its outcome say: complete sentences, each of which can be grepped for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ...facts import (
+    Ending,
+    KeepReason,
+    KeptThread,
+    Outcome,
+    Plan,
+    PlannedThread,
+    Removed,
+    SkipReason,
+)
+from ...policy import Bounds
+from ...services import VacuumForecast
+from ._text import (
+    cell,
+    counted,
+    hours,
+    identifiers,
+    instant,
+    listed,
+    printable,
+    shortened,
+    size,
+    table,
+)
+
+FIRST_ROWS = 10
+"""How many threads a plan shows unless ``-v 2`` asks for all."""
+
+KEEP_WORDS = {
+    KeepReason.NAMED_BY_KEPT_CONVERSATION: "named by a kept conversation",
+    KeepReason.HELD: "held",
+    KeepReason.LEASED: "in use",
+    KeepReason.UNKNOWN_AGE: "unknown age",
+    KeepReason.LIVE: "live",
+}
+
+SKIP_WORDS = {
+    SkipReason.ACTIVE: "active since the plan",
+    SkipReason.NAMED: "named since the plan",
+    SkipReason.HELD: "held since the plan",
+    SkipReason.LEASED: "in use since the plan",
+    SkipReason.GONE: "gone already",
+}
+
+ENDING_WORDS = {
+    Ending.PARTIAL: "stopped by an error",
+    Ending.INTERRUPTED: "interrupted",
+    Ending.FAILED: "failed",
+}
+
+
+def plan_lines(plan: Plan, *, dry_run: bool, verbosity: int) -> list[str]:
+    """Say what would go and what stays and why, with the rows that the verbosity asks for."""
+    if not plan.threads:
+        return [*_idle_lines(plan), *_kept_rows(plan.kept, _shown_rows(plan, verbosity))]
+    will = "would" if dry_run else "will"
+    shown_rows = _shown_rows(plan, verbosity)
+    lines: list[str] = []
+    if plan.bounds is not None:
+        lines.append(
+            f"{plan.database}: {will} prune {_threads(plan.prunable)} {criteria(plan.bounds)}"
+        )
+        if plan.prunable:
+            lines += _span(plan)
+            lines += _rows(plan.prunable, shown_rows)
+    if plan.reclaimable or plan.bounds is None:
+        lines.append(
+            f"{plan.database}: {will} reclaim {_threads(plan.reclaimable)} that no one can "
+            f"resume, still for {hours(plan.grace)}"
+        )
+        lines += _rows(plan.reclaimable, shown_rows)
+    if plan.kept:
+        lines.append(f"{plan.database}: {kept_words(plan.kept)}")
+        lines += _kept_rows(plan.kept, shown_rows)
+    lines.append(
+        "Dry run: nothing was removed."
+        if dry_run
+        else "This cannot be undone. Transcripts stay; the state that a resume needs goes."
+    )
+    return lines
+
+
+def outcome_lines(plan: Plan, outcome: Outcome) -> list[str]:
+    """Say what was removed, kept and skipped, how it ended, and what the file takes now."""
+    if not plan.threads:
+        return [*_idle_lines(plan), *([outcome.vacuum.reason] if outcome.vacuum.ran else [])]
+    verb = "reclaimed" if plan.bounds is None else "pruned"
+    what = "that no one can resume" if plan.bounds is None else criteria(plan.bounds)
+    if plan.bounds is not None and plan.reclaimable:
+        what += ", unresumable ones along with them"
+    parts = [f"{plan.database}: {verb} {removed_words(outcome.removed)} {what}"]
+    if outcome.ending is not Ending.DONE:
+        parts.append(
+            f"{ENDING_WORDS.get(outcome.ending, outcome.ending.value)} after "
+            f"{outcome.removed.thread_count:,} of {counted(plan.planned.thread_count, 'thread')}"
+        )
+    if plan.kept:
+        parts.append(kept_words(plan.kept))
+    if outcome.skipped:
+        counts = Counter(SKIP_WORDS[thread.reason] for thread in outcome.skipped)
+        parts.append(f"{len(outcome.skipped):,} skipped: {_counts(counts)}")
+    return ["; ".join(parts), *space_lines(plan.database, outcome)]
+
+
+def forecast_lines(database: str, forecast: VacuumForecast) -> list[str]:
+    """Say what a vacuum would give back and what it takes."""
+    space = forecast.space
+    return [
+        f"{database}: file {size(space.file_bytes)}, of which {size(space.free_bytes)} free inside",
+        f"{database}: a vacuum needs up to {size(forecast.needed_bytes)} of free disk and blocks "
+        "writers for its whole length",
+    ]
+
+
+def space_lines(database: str, outcome: Outcome) -> list[str]:
+    """Say what the file took and takes, and what became of the vacuum."""
+    before, after = outcome.space_before, outcome.space_after
+    lines = [
+        f"{database}: file {size(before.file_bytes)} before, {size(after.file_bytes)} after, "
+        f"of which {size(after.free_bytes)} free inside"
+    ]
+    if outcome.vacuum.reason:
+        lines.append(outcome.vacuum.reason)
+    return lines
+
+
+def criteria(bounds: Bounds) -> str:
+    """Say the bounds as what a thread must be: ``idle for 30 days``."""
+    parts = []
+    if bounds.older_than_days is not None:
+        parts.append(f"idle for {counted(bounds.older_than_days, 'day')}")
+    if bounds.keep_last is not None:
+        parts.append(f"beyond the {bounds.keep_last:,} most recently active")
+    if bounds.everything:
+        parts.append("of any age")
+    if bounds.command is not None:
+        parts.append(f"of command {printable(bounds.command)}")
+    if bounds.project is not None:
+        parts.append(f"of project {printable(bounds.project)}")
+    return listed(parts)
+
+
+def kept_words(kept: Sequence[KeptThread]) -> str:
+    """Say how many stay and why: ``3 kept: held``."""
+    counts = Counter(KEEP_WORDS[thread.reason] for thread in kept)
+    return f"{len(kept):,} kept: {_counts(counts)}"
+
+
+def removed_words(removed: Removed) -> str:
+    """Say what is gone: ``41 threads (1,204 rows, 96.3 MB)``."""
+    rows = removed.checkpoint_count + removed.write_count
+    return (
+        f"{counted(removed.thread_count, 'thread')} "
+        f"({counted(rows, 'row')}, {size(removed.byte_count)})"
+    )
+
+
+def _idle_lines(plan: Plan) -> list[str]:
+    """Say that there is nothing to do, and what was kept."""
+    if plan.bounds is None:
+        line = (
+            f"{plan.database}: nothing to reclaim: no thread that no one can resume was still for "
+            f"{hours(plan.grace)}"
+        )
+    else:
+        line = f"{plan.database}: nothing to prune {criteria(plan.bounds)}"
+    return [f"{line}; {kept_words(plan.kept)}" if plan.kept else line]
+
+
+def _shown_rows(plan: Plan, verbosity: int) -> int:
+    return {0: 0, 1: FIRST_ROWS}.get(verbosity, len(plan.threads) + len(plan.kept))
+
+
+def _threads(threads: Sequence[PlannedThread]) -> str:
+    return removed_words(
+        Removed(
+            thread_count=len(threads),
+            checkpoint_count=sum(thread.checkpoint_count for thread in threads),
+            write_count=sum(thread.write_count for thread in threads),
+            byte_count=sum(thread.byte_count for thread in threads),
+        )
+    )
+
+
+def _counts(counts: Counter[str]) -> str:
+    """Say one reason plainly, several with their numbers."""
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{number:,} {reason}" for reason, number in counts.most_common())
+
+
+def _span(plan: Plan) -> list[str]:
+    recent = sum(thread.recently_active for thread in plan.prunable)
+    instants = [thread.last_activity for thread in plan.prunable]
+    return [
+        f"{plan.database}: last active from {instant(min(instants))} to "
+        f"{instant(max(instants))} UTC; {recent or 'none'} within the last {hours(plan.grace)}"
+    ]
+
+
+def _rows(threads: Sequence[PlannedThread], shown_rows: int) -> list[str]:
+    """Show the first threads as a table, those active within the grace window marked."""
+    first = threads[:shown_rows]
+    if not first:
+        return []
+    columns = (
+        "thread", "last activity", ">checkpoints", ">writes", ">size", ">turns",
+        "conversations", "command", "project", "note",
+    )  # fmt: skip
+    rows = [
+        (
+            shortened(thread.thread_id),
+            instant(thread.last_activity),
+            f"{thread.checkpoint_count:,}",
+            f"{thread.write_count:,}",
+            size(thread.byte_count),
+            f"{thread.turn_count:,}" if thread.conversation_ids else "",
+            identifiers(thread.conversation_ids),
+            cell(thread.command),
+            cell(thread.project),
+            "recently active" if thread.recently_active else "",
+        )
+        for thread in first
+    ]
+    return [f"  {line}" for line in table(columns, rows) + _more(len(threads) - len(first))]
+
+
+def _kept_rows(kept: Sequence[KeptThread], shown_rows: int) -> list[str]:
+    first = kept[:shown_rows]
+    if not first:
+        return []
+    rows = [(shortened(thread.thread_id), KEEP_WORDS[thread.reason]) for thread in first]
+    lines = table(("thread", "kept because"), rows) + _more(len(kept) - len(first))
+    return [f"  {line}" for line in lines]
+
+
+def _more(number: int) -> list[str]:
+    return [f"and {number:,} more; -v 2 shows all"] if number else []

@@ -1,0 +1,138 @@
+"""What runs by itself: tasks and the daily job say when, this says what.
+
+Only two things ever happen without a person: reclaim, which takes threads that no one can
+resume, and the prunes that somebody wrote down as bounds, in POLICIES or in a schedule's own
+arguments. A store that fails does not stop the others; the failure is told at the end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+
+from . import services
+from .conf import default_store, get_settings
+from .exceptions import HistoryRetentionError, NoNamingTable, SweepRunning
+from .facts import Ending, Plan
+from .models import Sweep
+from .policy import Bounds
+
+logger = logging.getLogger(__name__)
+
+Counts = dict[str, int | bool | str]
+"""What was done to one store, under the names of the ledger's fields; or why it was skipped."""
+
+Report = dict[str, Counts]
+"""The counts of each store by its alias."""
+
+
+@dataclass
+class Round:
+    """A pass over stores. A refusal that the rules ask for is a skip, anything else a failure."""
+
+    report: Report = field(default_factory=dict)
+    failures: dict[str, HistoryRetentionError] = field(default_factory=dict)
+
+    def attempt(self, verb: str, alias: str, work: Callable[[str], Counts]) -> None:
+        """Do the work on one store and note what came of it."""
+        try:
+            self.report[alias] = work(alias)
+        except (SweepRunning, NoNamingTable) as refusal:
+            logger.warning("%s of %s skipped: %s", verb, alias, refusal)
+            self.report[alias] = {"skipped": str(refusal)}
+        except HistoryRetentionError as error:
+            self.failures.setdefault(alias, error)
+        else:
+            logger.info("%s of %s: %s", verb, alias, self.report[alias])
+
+    def finish(self) -> Report:
+        """Return the report; raise HistoryRetentionError that names every store that failed."""
+        if len(self.failures) == 1:
+            raise next(iter(self.failures.values()))
+        if self.failures:
+            sentences = dict.fromkeys(map(str, self.failures.values()))
+            raise HistoryRetentionError(
+                f"{len(self.failures)} stores failed ({', '.join(self.failures)}): "
+                f"{' '.join(sentences)}"
+            )
+        return self.report
+
+
+def measure(database: str | None, *, now: datetime) -> Report:
+    """Measure one store, or all of them, and keep the measurements."""
+    return _each(database, "measure", partial(_measure, now=now))
+
+
+def reclaim(database: str | None, *, now: datetime) -> Report:
+    """Reclaim one store, or all of them."""
+    return _each(database, "reclaim", partial(_reclaim, now=now))
+
+
+def prune(database: str | None, bounds: Bounds, *, now: datetime) -> Report:
+    """Prune one store, or all of them, inside the bounds."""
+    return _each(database, "prune", partial(_prune, bounds=bounds, now=now))
+
+
+def daily(*, now: datetime) -> None:
+    """Measure and reclaim every store, then apply POLICIES."""
+    pass_ = Round()
+    for alias in _stores():
+        pass_.attempt("measure", alias, partial(_measure, now=now))
+        pass_.attempt("reclaim", alias, partial(_reclaim, now=now))
+    for policy in get_settings().policies:
+        pass_.attempt("prune", policy.store, partial(_prune, bounds=policy.bounds, now=now))
+    pass_.finish()
+
+
+def _each(database: str | None, verb: str, work: Callable[[str], Counts]) -> Report:
+    pass_ = Round()
+    for alias in _stores() if database is None else [database]:
+        pass_.attempt(verb, alias, work)
+    return pass_.finish()
+
+
+def _stores() -> list[str]:
+    """List the configured stores; UsageError when there is none."""
+    return list(get_settings().stores) or [default_store()]
+
+
+def _measure(alias: str, *, now: datetime) -> Counts:
+    readout = services.measure(alias, now=now)
+    return {
+        "thread_count": readout.thread_count,
+        "checkpoint_bytes": readout.checkpoint_bytes,
+        "file_bytes": readout.space.file_bytes,
+        "free_bytes": readout.space.free_bytes,
+        "unresumable_count": readout.unresumable.thread_count,
+        "unresumable_bytes": readout.unresumable.byte_count,
+        "reclaimable_count": readout.reclaimable.thread_count,
+        "reclaimable_bytes": readout.reclaimable.byte_count,
+    }
+
+
+def _reclaim(alias: str, *, now: datetime) -> Counts:
+    return _remove(services.plan_reclaim(alias, now=now))
+
+
+def _prune(alias: str, *, bounds: Bounds, now: datetime) -> Counts:
+    return _remove(services.plan_prune(alias, bounds, now=now))
+
+
+def _remove(plan: Plan) -> Counts:
+    """Execute the plan; HistoryRetentionError when it did not come to its end."""
+    outcome = services.execute(plan, trigger=Sweep.Trigger.SCHEDULE)
+    if outcome.ending is not Ending.DONE:
+        raise HistoryRetentionError(outcome.error)
+    return {
+        "planned_threads": plan.planned.thread_count,
+        "kept_threads": len(plan.kept),
+        "removed_threads": outcome.removed.thread_count,
+        "removed_checkpoints": outcome.removed.checkpoint_count,
+        "removed_writes": outcome.removed.write_count,
+        "removed_bytes": outcome.removed.byte_count,
+        "skipped_threads": len(outcome.skipped),
+        "vacuumed": outcome.vacuum.ran,
+    }
