@@ -55,5 +55,5 @@ def _opened(path: Path) -> int:
         return os.open(path, flags)
     except FileNotFoundError:
         descriptor = os.open(path, flags | os.O_CREAT, 0o666)
-        os.chmod(path, 0o666)
+        path.chmod(0o666)  # whoever runs a sweep must be able to lock it
         return descriptor

@@ -20,7 +20,7 @@ from .facts import Ending, KeepReason, Plan, Readout, ReadThread, Removed, Space
 from .models import Hold, Measurement, Sweep, Thread
 
 if TYPE_CHECKING:
-    from django.contrib.auth.models import AbstractBaseUser
+    from django.contrib.auth.models import User
 
 ROWS_A_WRITE = 500
 _MEASURED_FIELDS = [field.name for field in Thread._meta.concrete_fields if not field.primary_key]
@@ -107,7 +107,7 @@ class SweepRecord:
         layout: str,
         as_of: datetime,
         trigger: Sweep.Trigger,
-        actor: AbstractBaseUser | None,
+        actor: User | None,
         started_at: datetime,
         space: Space,
         bounds: dict[str, object] | None = None,

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -29,27 +28,22 @@ from django.utils import timezone
 from . import recording
 from .conf import get_settings
 from .exceptions import NoNamingTable, UsageError
-from .facts import Ending, Naming, Outcome, Plan, Readout, Removed, Space, VacuumResult
+from .facts import Ending, Naming, Outcome, Plan, Readout, Removed
 from .locks import only_one
 from .measuring import Totals, read
 from .models import Sweep
 from .planning import plan_with, recorded_bounds
 from .policy import Bounds, Rules
 from .stores import open_store
-from .stores.base import Progress, Store
+from .stores.base import Progress
 from .sweeping import Pace, Swept, sweep
+from .vacuuming import VacuumForecast, forecast, not_vacuumed, vacuum_after
 
 if TYPE_CHECKING:
-    from django.contrib.auth.models import AbstractBaseUser
+    from django.contrib.auth.models import User
 
 Trigger = Sweep.Trigger
 Clock = Callable[[], datetime]
-
-VACUUM_BYTES_A_SECOND = 100_000_000
-"""About what a vacuum rewrites in a second, journal and all, as measured on an ordinary disk."""
-
-QUICK_VACUUM_BYTES = VACUUM_BYTES_A_SECOND // 3
-"""Live bytes that a vacuum rewrites in well under a second."""
 
 
 def silent(verb: str, done: int, total: int) -> None:
@@ -157,7 +151,7 @@ def execute(
     plan: Plan,
     *,
     trigger: Sweep.Trigger,
-    actor: AbstractBaseUser | None = None,
+    actor: User | None = None,
     vacuum: bool | None = None,
     stop: Callable[[], bool] = never,
     progress: Progress = silent,
@@ -204,7 +198,7 @@ def execute(
                 committed=committed,
             )
             recording.forget_threads(plan.database, swept.thread_ids)
-            vacuumed = _vacuum_after(store, swept, vacuum)
+            vacuumed = vacuum_after(store, swept.removed, vacuum)
         except BaseException:
             record.finish(Ending.INTERRUPTED, error="Stopped by force.", finished_at=clock())
             raise
@@ -228,7 +222,7 @@ def vacuum(
     *,
     now: datetime,
     trigger: Sweep.Trigger,
-    actor: AbstractBaseUser | None = None,
+    actor: User | None = None,
     clock: Clock = timezone.now,
 ) -> Outcome:
     """Give the store's free pages back to the file system; blocks its writers while it runs."""
@@ -248,7 +242,7 @@ def vacuum(
             result = store.vacuum()
             ending = Ending.DONE if result.ran else Ending.FAILED
         else:
-            result = _not_vacuumed(f"{database}: nothing is free inside the file; not vacuumed.")
+            result = not_vacuumed(f"{database}: nothing is free inside the file; not vacuumed.")
             ending = Ending.DONE
         error = result.reason if ending is Ending.FAILED else ""
         after = store.space()
@@ -264,45 +258,7 @@ def vacuum(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VacuumForecast:
-    """What a vacuum would find. ``needed_bytes`` is its peak of extra disk."""
-
-    layout: str
-    space: Space
-    live_bytes: int
-    needed_bytes: int
-    refusal: str
-
-
 def vacuum_forecast(database: str) -> VacuumForecast:
     """Tell what a vacuum of the store would need, and why it could not run if so."""
     with open_store(database) as store:
-        live = store.live_bytes()
-        return VacuumForecast(
-            layout=store.layout,
-            space=store.space(),
-            live_bytes=live,
-            needed_bytes=2 * live,
-            refusal=store.vacuum_refusal(),
-        )
-
-
-def _vacuum_after(store: Store, swept: Swept, wanted: bool | None) -> VacuumResult:
-    """Vacuum after a sweep if somebody asked, or if nobody would notice; else say what is free."""
-    free, live = store.space().free_bytes, store.live_bytes()
-    if wanted is False:
-        return _not_vacuumed(f"{store.alias}: not vacuumed, as asked; {free:,} bytes are free.")
-    if not free or (wanted is None and not swept.removed.thread_count):
-        return _not_vacuumed(f"{store.alias}: not vacuumed; nothing was freed.")
-    if wanted or live <= QUICK_VACUUM_BYTES:
-        return store.vacuum()
-    return _not_vacuumed(
-        f"{store.alias}: not vacuumed: history_vacuum would give {free:,} bytes back, needs up to "
-        f"{2 * live:,} bytes of free disk and blocks writers for about "
-        f"{max(1, live // VACUUM_BYTES_A_SECOND)} s."
-    )
-
-
-def _not_vacuumed(reason: str) -> VacuumResult:
-    return VacuumResult(ran=False, reason=reason, needed_bytes=0)
+        return forecast(store)

@@ -63,7 +63,7 @@ class Count:
 def counts_by_key(file: SQLiteFile, table: StateTable) -> Iterator[Count]:
     """Stream the table's threads in thread id order, from its primary-key index alone."""
     after = ">= ''"
-    params: list[object] = []
+    params: list[str | bytes] = []
     while True:
         page = file.rows(
             "SELECT thread_id, COUNT(*), 0, MAX(timed), MIN(timed), COUNT(*) - COUNT(timed),"

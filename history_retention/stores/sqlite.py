@@ -27,6 +27,9 @@ from ..conf import get_settings
 from ..exceptions import HistoryRetentionError, StoreBusy, StoreMissing, StoreUnreadable
 from ..facts import Space, VacuumResult
 
+Value = str | bytes | int | None
+"""What is bound to a statement."""
+
 VACUUM_MARGIN = 1.1
 """How much more free disk than computed a vacuum must find."""
 
@@ -48,21 +51,22 @@ class SQLiteFile:
         self.path = path
         self._connection = connection
 
-    def rows(self, sql: str, params: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, params: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
         """Run one statement and return all its rows; its read lock ends with it."""
         with self._connection.cursor() as cursor:
             cursor.execute(sql, params)
-            return cursor.fetchall()
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+            return rows
 
-    def value(self, sql: str, params: Sequence[object] = ()) -> Any:
+    def value(self, sql: str, params: Sequence[Value] = ()) -> Any:
         """Run one statement and return the first column of its first row."""
         return self.rows(sql, params)[0][0]
 
-    def run(self, sql: str, params: Sequence[object] = ()) -> int:
+    def run(self, sql: str, params: Sequence[Value] = ()) -> int:
         """Run one statement and return how many rows it changed."""
         with self._connection.cursor() as cursor:
             cursor.execute(sql, params)
-            return cursor.rowcount
+            return int(cursor.rowcount)
 
     def first_bytes(self, table: str, column: str, rowid: int, size: int) -> bytes:
         """Return the beginning of a payload without reading the rest; empty when it has none."""
