@@ -1,4 +1,8 @@
-"""The Celery application: ``celery --app project worker --beat``."""
+"""The Celery application: ``celery --app project worker --beat``.
+
+Nothing prunes by itself until somebody says what: ``HISTORY_PRUNE_OLDER_THAN=90`` in the
+environment adds a weekly prune of threads idle for 90 days.
+"""
 
 import os
 
@@ -19,9 +23,10 @@ app.conf.beat_schedule = {
         "task": "history_retention.reclaim",
         "schedule": crontab(hour=3, minute=15),
     },
-    "prune every Sunday": {
+}
+if "HISTORY_PRUNE_OLDER_THAN" in os.environ:
+    app.conf.beat_schedule["prune every Sunday"] = {
         "task": "history_retention.prune",
         "schedule": crontab(hour=4, minute=15, day_of_week="sunday"),
-        "kwargs": {"older_than": 90},
-    },
-}
+        "kwargs": {"older_than_days": int(os.environ["HISTORY_PRUNE_OLDER_THAN"])},
+    }
