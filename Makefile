@@ -10,6 +10,9 @@ BIN = env -u HISTORY_DATABASE_URL -u HISTORY_LAYOUT .venv/bin
 MANAGE = $(BIN)/python manage.py
 TEST_OPTIONS ?= -n auto
 
+# Run a command of manage.py and show it as a person would type it.
+run = @echo '$$ .venv/bin/python manage.py $(1)' && $(MANAGE) $(1) && echo
+
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .PHONY: help demo test lint types check matrix bench clean
@@ -24,18 +27,19 @@ help:
 	@echo "make bench   the benchmarks"
 	@echo "make clean   remove what the other targets made, but for the ledger"
 
-demo: .venv/.installed-demo demo/secret_key
-	$(MANAGE) migrate --verbosity 0
-	test -e demo/history.db || $(MANAGE) history_seed_demo
-	$(MANAGE) history_readout
-	$(MANAGE) history_prune --older-than 30 --dry-run
-	@echo
+demo: .venv/.installed-demo demo/secret_key demo/history.db
+	$(call run,migrate --verbosity 0)
+	$(call run,history_readout)
+	$(call run,history_prune --older-than 30 --dry-run)
 	@echo "To see the same in the admin, create an account, start the server and open it:"
 	@echo "  .venv/bin/python manage.py createsuperuser"
 	@echo "  .venv/bin/python manage.py runserver"
 	@echo "  http://127.0.0.1:8000/"
 
-demo/secret_key: .venv/.installed-demo
+demo/history.db: | .venv/.installed-demo
+	$(call run,history_seed_demo)
+
+demo/secret_key: | .venv/.installed-demo
 	@mkdir -p demo
 	@umask 077 && $(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(50))' > $@
 
@@ -50,8 +54,8 @@ types: .venv/.installed-types
 	$(BIN)/mypy
 
 check: .venv/.installed-demo
-	$(MANAGE) check --fail-level WARNING
-	$(MANAGE) makemigrations --check --dry-run
+	$(call run,check --fail-level WARNING)
+	$(call run,makemigrations --check --dry-run)
 
 matrix: .venv/.installed-matrix
 	.ci/matrix
