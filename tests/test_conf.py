@@ -36,6 +36,7 @@ Retention = Callable[..., None]
 def test_settings_without_history_retention_are_the_defaults_and_name_no_store(
     settings: ProjectSettings,
 ) -> None:
+    settings.HISTORY_RETENTION = {}  # deleting alone sends no signal, before the test or after it
     del settings.HISTORY_RETENTION
 
     found = get_settings()
