@@ -1,0 +1,5 @@
+"""The admin: the readout, prune, reclaim and vacuum with their confirmations, and the records."""
+
+from . import holds, records, threads, vendor
+
+__all__ = ["holds", "records", "threads", "vendor"]

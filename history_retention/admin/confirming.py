@@ -1,0 +1,180 @@
+"""Asking before removing, and removing what was agreed to: for prune and reclaim alike.
+
+The page plans live and shows the plan. When it comes back, the same plan is made once more for
+the same instant and held against what was shown: a thread that changed in between is left alone
+and reported, and when there is one that was not shown, nothing goes and the page asks again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from .. import services
+from ..exceptions import HistoryRetentionError, UsageError
+from ..facts import Ending, Plan
+from ..models import Sweep
+from .base import OperationsAdmin, signed_in
+from .confirmation_rows import StorePage, store_page
+from .consent import MOST_THREADS, Agreed, held_against, opened, sealed
+from .log_entries import log_removal, log_sweep
+from .words import grouped, told, told_of_nothing
+
+REQUEST_SECONDS = 20.0
+"""How long a sweep may take of one request; servers commonly end one after 30 seconds."""
+
+Measured = Mapping[str, tuple[int, int, int]]
+
+LEVELS = {
+    Ending.DONE: messages.SUCCESS,
+    Ending.PARTIAL: messages.WARNING,
+    Ending.INTERRUPTED: messages.WARNING,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorePlan:
+    """One store's plan with what the page adds to it, or the sentence that there is none."""
+
+    store: str
+    plan: Plan | None = None
+    error: str = ""
+    measured: Measured = field(default_factory=dict)
+    left_alone: Mapping[str | Promise, Collection[str]] = field(default_factory=dict)
+
+    def page(self) -> StorePage:
+        """Return this store's part of the page."""
+        if self.plan is None:
+            return StorePage(store=self.store, error=self.error)
+        return store_page(self.plan, measured=self.measured, left_alone=self.left_alone)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """A prune or a reclaim: how it is planned, and the words of its page."""
+
+    kind: Sweep.Kind
+    plan: Callable[[datetime], Sequence[StorePlan]]
+    template: str
+    title: str
+    command: str
+
+
+def confirm(
+    model_admin: OperationsAdmin[Any], request: HttpRequest, operation: Operation
+) -> HttpResponse | None:
+    """Show what would go, or, once that was agreed to, remove it and return None."""
+    problem = ""
+    if request.POST.get("post"):
+        consent = opened(
+            operation.kind, request.user.pk, request.POST.get("as_of", ""),
+            request.POST.get("shown", ""),
+        )  # fmt: skip
+        planned = operation.plan(consent.as_of)
+        agreed = [held_against(each.plan, consent) for each in planned if each.plan]
+        problem = _problem(request, agreed)
+        if not problem:
+            for each in planned:
+                if each.error:
+                    model_admin.message_user(request, each.error, messages.ERROR)
+            for one in agreed:
+                _carry_out(model_admin, request, operation.kind, one)
+            return None
+    as_of = timezone.now()
+    return _ask(model_admin, request, operation, as_of, operation.plan(as_of), problem)
+
+
+def _problem(request: HttpRequest, agreed: Sequence[Agreed]) -> str:
+    """Say what stands between a confirmation and its execution."""
+    if request.POST.get("consent") != "yes":
+        return _("Nothing was removed yet: tick the box to say that you agree.")
+    unseen = sum(one.unseen for one in agreed)
+    if unseen:
+        return ngettext(
+            "Nothing was removed: %(count)s thread would go that you had not been shown. "
+            "Here is the list as it is now.",
+            "Nothing was removed: %(count)s threads would go that you had not been shown. "
+            "Here is the list as it is now.",
+            unseen,
+        ) % {"count": grouped(unseen)}
+    return ""
+
+
+def _ask(
+    model_admin: OperationsAdmin[Any],
+    request: HttpRequest,
+    operation: Operation,
+    as_of: datetime,
+    planned: Sequence[StorePlan],
+    problem: str,
+) -> HttpResponse:
+    plans = [each.plan for each in planned if each.plan]
+    thread_count = sum(plan.planned.thread_count for plan in plans)
+    if thread_count > MOST_THREADS:
+        raise UsageError(
+            _(
+                "%(count)s threads are more than one request can remove (%(most)s). "
+                "Narrow the list, or run: %(command)s"
+            )
+            % {
+                "count": grouped(thread_count),
+                "most": grouped(MOST_THREADS),
+                "command": operation.command,
+            }
+        )
+    return model_admin.operation_page(
+        request,
+        operation.template,
+        title=operation.title,
+        problem=problem,
+        pages=[each.page() for each in planned],
+        thread_count=thread_count,
+        byte_count=sum(plan.planned.byte_count for plan in plans),
+        as_of=as_of.isoformat(),
+        shown=sealed(operation.kind, request.user.pk, as_of, plans),
+        selected=request.POST.getlist(ACTION_CHECKBOX_NAME),
+        select_across=request.POST.get("select_across", "0"),
+    )
+
+
+def _carry_out(
+    model_admin: OperationsAdmin[Any], request: HttpRequest, kind: Sweep.Kind, agreed: Agreed
+) -> None:
+    """Remove what was agreed to and say what became of it."""
+    plan = agreed.plan
+    skipped = [thread.reason for thread in agreed.changed]
+    if not plan.threads:
+        sentence = told_of_nothing(plan.database, skipped)
+        model_admin.message_user(request, sentence, messages.WARNING)
+        return
+    user = signed_in(request)
+    removal = log_removal(user.pk, plan) if kind is Sweep.Kind.PRUNE else None
+    until = time.monotonic() + REQUEST_SECONDS
+    try:
+        outcome = services.execute(
+            plan,
+            trigger=Sweep.Trigger.ADMIN,
+            actor=user,
+            stop=lambda: time.monotonic() > until,
+        )
+        if removal is None:
+            log_sweep(user.pk, kind, plan.database)
+        skipped += [thread.reason for thread in outcome.skipped]
+        level = LEVELS.get(outcome.ending, messages.ERROR)
+        model_admin.message_user(request, told(plan.database, outcome, skipped), level)
+    except HistoryRetentionError as error:
+        model_admin.message_user(request, str(error), messages.ERROR)
+    finally:
+        if removal is not None:
+            removal.withdraw_unremoved()

@@ -1,0 +1,118 @@
+"""How threads, sizes and outcomes are spelled on the pages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from django.template.defaultfilters import filesizeformat
+from django.template.loader import render_to_string
+from django.utils.formats import number_format
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from ..facts import Ending, KeepReason, Outcome, SkipReason
+
+LONGEST_SHOWN = 40
+"""Characters of a thread id in a table; a UUID has 36."""
+
+KEPT_BECAUSE = {
+    KeepReason.NAMED_BY_KEPT_CONVERSATION: gettext_lazy(
+        "also named by a conversation that is kept"
+    ),
+    KeepReason.HELD: gettext_lazy("held"),
+    KeepReason.LEASED: gettext_lazy("in use by an agent"),
+    KeepReason.UNKNOWN_AGE: gettext_lazy("a row of it tells no time, so its age is unknown"),
+    KeepReason.LIVE: gettext_lazy("named by no conversation, yet active within the grace window"),
+}
+
+SKIPPED_BECAUSE = {
+    SkipReason.ACTIVE: gettext_lazy("active since it was shown"),
+    SkipReason.NAMED: gettext_lazy("named by a conversation since it was shown"),
+    SkipReason.HELD: gettext_lazy("held"),
+    SkipReason.LEASED: gettext_lazy("in use by an agent"),
+    SkipReason.GONE: gettext_lazy("already gone"),
+}
+
+
+def readable(thread_id: str) -> str:
+    r"""Return a thread id with whatever does not print spelled out, as ``\n`` or ``\u202e``."""
+    if not thread_id:
+        return _("(empty)")
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in thread_id
+    )
+
+
+def shortened(text: str) -> str:
+    """Return the beginning and the end of a long text, and a short one whole."""
+    if len(text) <= LONGEST_SHOWN:
+        return text
+    return f"{text[: LONGEST_SHOWN - 12]}…{text[-11:]}"
+
+
+def cell(name: str, **context: Any) -> SafeString:
+    """Return a table cell rendered from its template."""
+    return render_to_string(f"admin/history_retention/thread/cells/{name}.html", context)
+
+
+def thread_name(thread_id: str, digest: str = "") -> SafeString:
+    """Return a thread id for a table: short, escaped, the whole of it in its title.
+
+    With ``digest``, a link to the thread's own page.
+    """
+    whole = readable(thread_id)
+    return cell("name", whole=whole, short=shortened(whole), digest=digest)
+
+
+def counted_threads(count: int) -> str:
+    """Return "1 thread", "1,204 threads"."""
+    return ngettext("%(count)s thread", "%(count)s threads", count) % {"count": grouped(count)}
+
+
+def counted_rows(count: int) -> str:
+    """Return "1 row", "1,204 rows"."""
+    return ngettext("%(count)s row", "%(count)s rows", count) % {"count": grouped(count)}
+
+
+def grouped(count: int) -> str:
+    """Return a number with its thousands set apart."""
+    return number_format(count, use_l10n=True, force_grouping=True)
+
+
+def told(store: str, outcome: Outcome, skipped: Iterable[SkipReason]) -> str:
+    """Return what a prune or reclaim did, in sentences with units."""
+    removed = outcome.removed
+    sentences = [
+        _("%(store)s: removed the stored state of %(threads)s (%(rows)s, %(size)s).")
+        % {
+            "store": store,
+            "threads": counted_threads(removed.thread_count),
+            "rows": counted_rows(removed.checkpoint_count + removed.write_count),
+            "size": filesizeformat(removed.byte_count),
+        },
+        *_kept_since(skipped),
+    ]
+    if outcome.ending is Ending.INTERRUPTED:
+        sentences.append(
+            _("That is as much as one request has time for: do it again for the rest.")
+        )
+    sentences += [text for text in (outcome.error, outcome.vacuum.reason) if text]
+    return " ".join(sentences)
+
+
+def told_of_nothing(store: str, skipped: Iterable[SkipReason]) -> str:
+    """Return that nothing was removed, and what was kept."""
+    nothing = _("%(store)s: nothing was removed.") % {"store": store}
+    return " ".join([nothing, *_kept_since(skipped)])
+
+
+def _kept_since(skipped: Iterable[SkipReason]) -> list[str]:
+    return [
+        ngettext("%(count)s kept: %(reason)s.", "%(count)s kept: %(reason)s.", count)
+        % {"count": grouped(count), "reason": SKIPPED_BECAUSE[reason]}
+        for reason, count in sorted(Counter(skipped).items())
+    ]
