@@ -21,7 +21,9 @@ TIMED_ID_GLOB = f"{_HEX * 8}-{_HEX * 4}-6{_HEX * 3}-{_HEX * 4}-{_HEX * 12}"
 """SQLite GLOB of lower-case version-6 UUIDs, whose order as text is their order in time."""
 
 _TIMED_ID = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-6([0-9a-f]{3})-[0-9a-f]{4}-[0-9a-f]{12}")
-_ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?\s*([Zz]|[+-]\d\d:?\d\d)?")
+_ISO = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d([.,]\d+)?)?([Zz]|[+-]\d\d(:?\d\d)?)?", re.ASCII
+)
 _GREGORIAN = datetime(1582, 10, 15, tzinfo=UTC)
 
 
@@ -68,7 +70,7 @@ def _plausible(instant: datetime) -> datetime | None:
 
 def _json_member(prefix: bytes, name: str) -> object:
     """Return a scalar member of the outermost object, reading no further than it lies."""
-    text = prefix.decode("utf-8", "ignore")
+    text = prefix.decode("utf-8", "replace")
     decoder = json.JSONDecoder()
     position = 1
     try:
