@@ -9,7 +9,7 @@ from django.db import DEFAULT_DB_ALIAS
 from django.db.models import Model
 
 from .conf import default_store, get_settings
-from .models.vendor import VendorModel
+from .models.readonly import VendorModel
 
 APP_LABEL = "history_retention"
 
@@ -29,19 +29,19 @@ class HistoryRouter:
     def db_for_read(self, model: type[Model], **hints: Any) -> str | None:
         """Return the store that a related row was read from, or the first one."""
         if issubclass(model, VendorModel):
-            instance = hints.get("instance")
-            known = isinstance(instance, VendorModel) and instance._state.db  # noqa: SLF001
-            return known or default_store()
+            return _store_of(hints) or default_store()
         return self.db_for_write(model)
 
     def db_for_write(self, model: type[Model], **hints: Any) -> str | None:
-        """Return ``default`` for every model of this package.
+        """Return ``default`` for every model of this package, but for related rows.
 
-        A write to an agent's table is refused before it reaches a database. Django opens a
-        transaction around some of what leads there, and a store is not opened for that.
+        The models refuse every write to an agent's table. Before that, Django opens a transaction
+        where the write would go, as its admin does around every post: a store is opened for that
+        only when the rows beside it were read from there.
         """
-        ours = issubclass(model, VendorModel) or model._meta.app_label == APP_LABEL
-        return DEFAULT_DB_ALIAS if ours else None
+        if issubclass(model, VendorModel):
+            return _store_of(hints) or DEFAULT_DB_ALIAS
+        return DEFAULT_DB_ALIAS if model._meta.app_label == APP_LABEL else None
 
     def allow_relation(self, obj1: Model, obj2: Model, **hints: Any) -> bool | None:
         """Relate rows of one store among themselves, and to nothing else."""
@@ -57,6 +57,12 @@ class HistoryRouter:
         if is_store_only(db) or _is_vendor_model(app_label, model_name):
             return False
         return db == DEFAULT_DB_ALIAS if app_label == APP_LABEL else None
+
+
+def _store_of(hints: dict[str, Any]) -> str | None:
+    """Return the store that the row in the hints was read from."""
+    row = hints.get("instance")
+    return row._state.db if isinstance(row, VendorModel) else None  # noqa: SLF001
 
 
 def _is_vendor_model(app_label: str, model_name: str | None) -> bool:

@@ -14,6 +14,15 @@ from ..stores import sqlite
 M = TypeVar("M", bound="VendorModel")
 
 
+def refuse_write(model: type[models.Model]) -> NoReturn:
+    """Raise StoreReadOnly, with the sentence that says what to call instead."""
+    raise StoreReadOnly(
+        f"The table {model._meta.db_table!r} is its agent's own and only read here. To remove "
+        "stored threads, make a plan with history_retention.services.plan_prune (or plan_reclaim) "
+        "and pass it to history_retention.services.execute."
+    )
+
+
 class ReadOnlyQuerySet(models.QuerySet[M]):
     """Rows to look at. What would write raises StoreReadOnly before it reaches a database."""
 
@@ -22,36 +31,36 @@ class ReadOnlyQuerySet(models.QuerySet[M]):
         return models.QuerySet.only(self.defer(None), *fields)
 
     def create(self, *_args: object, **_kwargs: object) -> NoReturn:
-        _refuse(self.model)
+        refuse_write(self.model)
 
     def bulk_create(self, *_args: object, **_kwargs: object) -> NoReturn:
-        _refuse(self.model)
+        refuse_write(self.model)
 
     def get_or_create(self, *_args: object, **_kwargs: object) -> NoReturn:
-        _refuse(self.model)
+        refuse_write(self.model)
 
     def update_or_create(self, *_args: object, **_kwargs: object) -> NoReturn:
-        _refuse(self.model)
+        refuse_write(self.model)
 
     def update(self, *_args: object, **_kwargs: object) -> NoReturn:
-        _refuse(self.model)
+        refuse_write(self.model)
 
     def bulk_update(self, *_args: object, **_kwargs: object) -> NoReturn:
-        _refuse(self.model)
+        refuse_write(self.model)
 
     def delete(self) -> NoReturn:
-        _refuse(self.model)
+        refuse_write(self.model)
 
     # Django's own code writes through these three: fixtures, forms, the deletion collector.
 
     def _insert(self, *_args: object, **_kwargs: object) -> NoReturn:
-        _refuse(self.model)
+        refuse_write(self.model)
 
     def _update(self, *_args: object, **_kwargs: object) -> NoReturn:
-        _refuse(self.model)
+        refuse_write(self.model)
 
     def _raw_delete(self, *_args: object, **_kwargs: object) -> NoReturn:
-        _refuse(self.model)
+        refuse_write(self.model)
 
 
 class StoredRows(models.Manager[M]):
@@ -60,9 +69,9 @@ class StoredRows(models.Manager[M]):
     _queryset_class = ReadOnlyQuerySet
 
     def get_queryset(self) -> ReadOnlyQuerySet[M]:
-        """Return all rows with their payloads left in the database."""
+        """Return all rows, their payloads left in the database."""
         rows = cast("ReadOnlyQuerySet[M]", super().get_queryset())
-        return rows.defer(*self.model.payload_fields)
+        return rows.defer(*self.model.on_demand_fields)
 
     def for_store(self, alias: str) -> ReadOnlyQuerySet[M]:
         """Return the rows of one store, leaving out the columns that its table lacks.
@@ -80,9 +89,13 @@ class StoredRows(models.Manager[M]):
 
 
 class VendorModel(models.Model):
-    """A row that its vendor writes; ``payload_fields`` are loaded only when asked for."""
+    """A row that its vendor writes.
 
-    payload_fields: ClassVar[tuple[str, ...]] = ()
+    ``on_demand_fields`` are loaded only when asked for: payloads, and what files of older
+    versions lack.
+    """
+
+    on_demand_fields: ClassVar[tuple[str, ...]] = ()
 
     objects: ClassVar[StoredRows[Self]] = StoredRows()
 
@@ -94,20 +107,11 @@ class VendorModel(models.Model):
 
     def save(self, *_args: object, **_kwargs: object) -> NoReturn:
         """Raise StoreReadOnly."""
-        _refuse(type(self))
+        refuse_write(type(self))
 
     def delete(self, *_args: object, **_kwargs: object) -> NoReturn:
         """Raise StoreReadOnly."""
-        _refuse(type(self))
-
-
-def _refuse(model: type[models.Model]) -> NoReturn:
-    """Raise StoreReadOnly, with the sentence that says what to call instead."""
-    raise StoreReadOnly(
-        f"The table {model._meta.db_table!r} is its agent's own and only read here. To remove "
-        "stored threads, make a plan with history_retention.services.plan_prune (or plan_reclaim) "
-        "and pass it to history_retention.services.execute."
-    )
+        refuse_write(type(self))
 
 
 def _columns(alias: str, table: str) -> Collection[str]:

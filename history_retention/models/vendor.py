@@ -8,26 +8,18 @@ instants by the stores, never here. Files of older versions lack columns: read t
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from .readonly import StoredRows, VendorModel
-
-__all__ = [
-    "Checkpoint",
-    "CheckpointWrite",
-    "Conversation",
-    "LangGraphWrite",
-    "Session",
-    "StoredRows",
-    "VendorModel",
-]
+from .readonly import VendorModel
 
 
 class Checkpoint(VendorModel):
     """The whole state of a thread after one step. LangGraph's table, in all of its savers."""
 
-    payload_fields = ("checkpoint", "metadata")
+    on_demand_fields = ("checkpoint", "metadata")
 
     pk = models.CompositePrimaryKey("thread_id", "checkpoint_ns", "checkpoint_id")
     thread_id = models.TextField(_("thread"))
@@ -50,7 +42,7 @@ class Checkpoint(VendorModel):
 class _Write(VendorModel):
     """What one task wrote to one channel on top of a checkpoint."""
 
-    payload_fields = ("value",)
+    on_demand_fields: ClassVar[tuple[str, ...]] = ("value",)
 
     pk = models.CompositePrimaryKey("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx")
     thread_id = models.TextField(_("thread"))
@@ -84,6 +76,8 @@ class LangGraphWrite(_Write):
     ``task_path`` is there since version 3.1.2 of the saver.
     """
 
+    on_demand_fields = ("value", "task_path")
+
     task_path = models.TextField(_("task path"))
 
     class Meta(_Write.Meta):
@@ -96,7 +90,10 @@ class Conversation(VendorModel):
     """The row that names a thread and so lets a person resume it. Gaunt Sloth's table.
 
     A project that runs LangGraph's SQLite saver may keep one of the same name beside it.
+    ``grants`` is there in newer files.
     """
+
+    on_demand_fields = ("grants",)
 
     id = models.BigAutoField(primary_key=True)
     started_ts = models.TextField(_("started"))
@@ -123,7 +120,7 @@ class Session(VendorModel):
     ``view_session_content``.
     """
 
-    payload_fields = ("prompt", "response")
+    on_demand_fields = ("prompt", "response")
 
     id = models.BigAutoField(primary_key=True)
     ts = models.TextField(_("at"))
