@@ -1,9 +1,10 @@
 """Removing planned threads in short boxes, so that a live agent never notices.
 
 A box is one write transaction of about ``BOX_SECONDS`` that removes whole threads; between two
-boxes the lock is free for ``GAP_SECONDS``, since a writer that finds every gap too short starves
-as surely as behind one long transaction. Inside the box, before its first delete, every thread
-is compared with what the plan saw; one that changed is left alone and reported.
+boxes the lock is free for ``GAP_SECONDS``, or for as long as it was held if that was longer: a
+writer asks again every 100 ms at worst, and one that misses every gap starves as surely as behind
+one long transaction. Inside the box, before it is deleted, every thread is compared with what the
+plan saw; one that changed is left alone and reported.
 """
 
 from __future__ import annotations
@@ -65,17 +66,17 @@ def sweep(
             if stop():
                 swept.ending = Ending.INTERRUPTED
                 return swept
-            started = time.monotonic()
-            box = _Box(store, naming_mark, started + box_seconds)
+            box = _Box(store, naming_mark)
             with store.removing():
-                box.run(threads[done:], protections())
+                started = time.monotonic()
+                box.run(threads[done:], protections(), started + box_seconds)
             held = time.monotonic() - started
             box_seconds = box_seconds / 2 if held > LONG_HOLD_SECONDS else pace.box_seconds
             done += len(box.removed) + len(box.skipped)
             _count(swept, box)
             committed(swept)
             if done < len(threads):
-                time.sleep(pace.gap_seconds)
+                time.sleep(max(pace.gap_seconds, held))
     except HistoryRetentionError as error:
         swept.ending = Ending.PARTIAL if swept.removed.thread_count else Ending.FAILED
         swept.error = str(error)
@@ -87,14 +88,15 @@ def sweep(
 class _Box:
     """The work of one transaction; its results count once that is committed."""
 
-    def __init__(self, store: Store, naming_mark: int, deadline: float) -> None:
+    def __init__(self, store: Store, naming_mark: int) -> None:
         self.removed: list[PlannedThread] = []
         self.skipped: list[SkippedThread] = []
         self._store = store
         self._naming_mark = naming_mark
-        self._deadline = deadline
 
-    def run(self, threads: Sequence[PlannedThread], held: Mapping[str, KeepReason]) -> None:
+    def run(
+        self, threads: Sequence[PlannedThread], held: Mapping[str, KeepReason], deadline: float
+    ) -> None:
         """Go on with whole threads until the time is up; at least one is dealt with."""
         for start in range(0, len(threads), THREADS_A_CHECK):
             part = threads[start : start + THREADS_A_CHECK]
@@ -108,7 +110,7 @@ class _Box:
                     self.removed.append(thread)
                 else:
                     self.skipped.append(SkippedThread(thread_id=thread.thread_id, reason=reason))
-                if time.monotonic() >= self._deadline:
+                if time.monotonic() >= deadline:
                     return
 
 

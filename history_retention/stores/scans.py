@@ -25,7 +25,8 @@ from .sqlite import SQLiteFile, encoded, sort_key
 ROWS_A_CHUNK = {True: 20_000, False: 5_000}
 """Rows read in one statement, in a write-ahead file and in a rollback-journal file."""
 
-THREADS_A_PAGE = 2_000
+THREADS_A_PAGE = {True: 2_000, False: 500}
+"""Threads counted from an index in one statement, likewise."""
 
 _TIMED = f"CASE WHEN checkpoint_id GLOB '{TIMED_ID_GLOB}' THEN checkpoint_id END"
 
@@ -62,6 +63,7 @@ class Count:
 
 def counts_by_key(file: SQLiteFile, table: StateTable) -> Iterator[Count]:
     """Stream the table's threads in thread id order, from its primary-key index alone."""
+    size = THREADS_A_PAGE[file.is_write_ahead()]
     after = ">= ''"
     params: list[str | bytes] = []
     while True:
@@ -70,12 +72,12 @@ def counts_by_key(file: SQLiteFile, table: StateTable) -> Iterator[Count]:
             " MAX(row) FROM"
             f" (SELECT thread_id, rowid AS row, {_TIMED} AS timed FROM {table.name}"
             f" WHERE thread_id {after} AND thread_id < x'')"
-            f" GROUP BY thread_id LIMIT {THREADS_A_PAGE}",
+            f" GROUP BY thread_id LIMIT {size}",
             params,
         )
         for row in page:
             yield Count(*row)
-        if len(page) < THREADS_A_PAGE:
+        if len(page) < size:
             return
         after, params = "> CAST(%s AS TEXT)", [encoded(page[-1][0])]
 
