@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from ...exceptions import HistoryRetentionError, UsageError
 from ...stores.base import Progress
 from . import _flags
 from ._documents import Document
-from ._terminal import ProgressLine, answered_yes, can_ask
+from ._terminal import ProgressLine, can_ask
 
 FORMATS = ("text", "json")
 NOTHING = "Nothing was removed."
@@ -189,5 +190,11 @@ class DestructiveCommand(StoreCommand):
         self._flush()
         self.stderr.write(f"{question} Type 'yes' to go on: ", style_func=str, ending="")
         self.stderr.flush()
-        if not answered_yes():
+        answer = ""
+        try:
+            answer = sys.stdin.readline()
+        finally:
+            if not answer.endswith("\n"):
+                self.stderr.write("", style_func=str)
+        if answer.strip().lower() != "yes":
             raise CommandError(f"{self.interrupted} The answer was not yes.")

@@ -166,7 +166,7 @@ def _idle_lines(plan: Plan) -> list[str]:
     """Say that there is nothing to do, and what was kept."""
     if plan.bounds is None:
         line = (
-            f"{plan.database}: nothing to reclaim: no thread that no one can resume was still for "
+            f"{plan.database}: nothing to reclaim: no unresumable thread has been still for "
             f"{hours(plan.grace)}"
         )
     else:

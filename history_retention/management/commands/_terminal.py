@@ -25,18 +25,16 @@ def can_ask() -> bool:
         return False
 
 
-def answered_yes() -> bool:
-    """Wait for a line from the terminal; only ``yes`` is yes, and the end of input is no."""
-    return sys.stdin.readline().strip().lower() == "yes"
-
-
 class ProgressLine:
-    """One line that is written over and over, and wiped before anything else is said."""
+    """One line that is written over and over, and wiped before anything else is said.
+
+    Work that is over before the first line is due shows none.
+    """
 
     def __init__(self, stream: OutputWrapper) -> None:
         self._stream = stream
         self._written = 0
-        self._next = 0.0
+        self._next = time.monotonic() + SECONDS_BETWEEN_LINES
 
     def __call__(self, verb: str, done: int, total: int) -> None:
         """Show how much is done, at most ten times a second."""
@@ -52,7 +50,6 @@ class ProgressLine:
         if self._written:
             self._write("")
             self._put("\r")
-            self._next = 0.0
 
     def _write(self, line: str) -> None:
         self._put("\r" + line.ljust(self._written))
