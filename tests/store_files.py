@@ -75,15 +75,17 @@ class ConversationRow:
 
 
 def copy_fixture(name: str, folder: Path) -> Path:
-    """Copy a fixture, the files beside it included, into the folder; unpack a ``.gz``."""
+    """Copy a fixture, with what its write-ahead log holds, into the folder; unpack a ``.gz``."""
     source = FIXTURES / name
     copy = folder / source.name.removesuffix(".gz")
     if source.suffix == ".gz":
         with gzip.open(source) as packed, copy.open("wb") as unpacked:
             shutil.copyfileobj(packed, unpacked)
         return copy
-    for part in (source, *source.parent.glob(f"{source.name}-*")):
-        (folder / part.name).write_bytes(part.read_bytes())
+    copy.write_bytes(source.read_bytes())
+    log = source.with_name(f"{source.name}-wal")
+    if log.exists() and log.stat().st_size:
+        copy.with_name(log.name).write_bytes(log.read_bytes())
     return copy
 
 

@@ -15,6 +15,7 @@ from .store_files import (
     Layout,
     ThreadRows,
     add_threads,
+    copy_fixture,
     rows_of,
     threads_in,
     write_store,
@@ -80,3 +81,10 @@ def test_a_thread_added_later_stands_beside_those_written_first(tmp_path: Path) 
 
     assert (threads_in(path), threads_in(path, "checkpoint_writes")) == ({"a"}, {"a", "b"})
     assert "conversations" not in rows_of(path)
+
+
+def test_a_copied_fixture_brings_what_only_its_log_holds_and_no_index_of_it(tmp_path: Path) -> None:
+    copy = copy_fixture("harness/v14-crash-wal.before.sqlite", tmp_path)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == [copy.name, f"{copy.name}-wal"]
+    assert len(rows_of(copy)["events"]) > 0
