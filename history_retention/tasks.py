@@ -6,12 +6,15 @@ A store that another sweep is at work on, or where nothing names threads, is ski
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ParamSpec, TypeVar, cast
 
+from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
 
 from . import schedule
+from .exceptions import UsageError
+from .options import Section, text_or_none, truth, whole_number_or_none
 from .policy import Bounds
 
 P = ParamSpec("P")
@@ -49,12 +52,27 @@ def prune(
     command: str | None = None,
     project: str | None = None,
 ) -> schedule.Report:
-    """Prune stores inside the bounds; UsageError when no bound is given."""
-    bounds = Bounds(
-        older_than_days=older_than_days,
-        keep_last=keep_last,
-        everything=everything,
-        command=command,
-        project=project,
-    )
-    return schedule.prune(database, bounds, now=timezone.now())
+    """Prune stores inside the bounds; UsageError when one is missing or not what it takes."""
+    given = {
+        "older_than_days": older_than_days,
+        "keep_last": keep_last,
+        "everything": everything,
+        "command": command,
+        "project": project,
+    }
+    return schedule.prune(database, _bounds(given), now=timezone.now())
+
+
+def _bounds(given: Mapping[str, object]) -> Bounds:
+    """Read what came as JSON, where ``"false"`` is a text and 30.5 a number."""
+    section = Section("history_retention.prune", given, None)
+    try:
+        return Bounds(
+            older_than_days=section.required("older_than_days", whole_number_or_none),
+            keep_last=section.required("keep_last", whole_number_or_none),
+            everything=section.required("everything", truth),
+            command=section.required("command", text_or_none),
+            project=section.required("project", text_or_none),
+        )
+    except ImproperlyConfigured as error:
+        raise UsageError(str(error)) from error

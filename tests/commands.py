@@ -32,7 +32,7 @@ class Ran:
         return document
 
 
-def run(name: str, *args: object, **options: object) -> Ran:
+def run(name: str, /, *args: str, **options: Any) -> Ran:
     """Call a command as Python code does; a CommandError's sentence ends ``err``."""
     out, err = StringIO(), StringIO()
     status, sentence = 0, ""

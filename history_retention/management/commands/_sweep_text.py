@@ -16,7 +16,7 @@ from ...facts import (
     SkipReason,
 )
 from ...policy import Bounds
-from ...services import VacuumForecast
+from ...vacuuming import VacuumForecast
 from ._text import (
     cell,
     counted,

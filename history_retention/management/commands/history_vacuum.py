@@ -9,6 +9,7 @@ from django.core.management.base import CommandError
 from ... import services
 from ...facts import Ending, Space, VacuumResult
 from ...models import Sweep
+from ...vacuuming import VacuumForecast
 from ._base import DestructiveCommand
 from ._documents import vacuum_document
 from ._sweep_text import forecast_lines, space_lines
@@ -41,7 +42,7 @@ class Command(DestructiveCommand):
         if outcome.ending is not Ending.DONE:
             raise CommandError(outcome.error)
 
-    def _decline(self, forecast: services.VacuumForecast, lines: list[str]) -> None:
+    def _decline(self, forecast: VacuumForecast, lines: list[str]) -> None:
         """Report a vacuum that is not run: CommandError when it could not run at all."""
         reason = forecast.refusal or f"{self.database}: dry run: not vacuumed."
         result = VacuumResult(ran=False, reason=reason, needed_bytes=forecast.needed_bytes)
@@ -51,7 +52,7 @@ class Command(DestructiveCommand):
 
     def _tell(
         self,
-        forecast: services.VacuumForecast,
+        forecast: VacuumForecast,
         after: Space | None,
         result: VacuumResult,
         lines: list[str],

@@ -1,0 +1,104 @@
+"""The daily job of django-extensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connections
+from django_extensions.management.jobs import get_jobs
+
+from history_retention.exceptions import HistoryRetentionError
+from history_retention.models import Measurement, Sweep
+
+from .conftest import WriteStore
+from .store_files import ConversationRow, ThreadRows, threads_in
+
+pytestmark = pytest.mark.usefixtures("frozen_clock")
+
+THREADS = [
+    ThreadRows(thread_id="named"),
+    ThreadRows(thread_id="fresh", age=timedelta(hours=1)),
+    ThreadRows(thread_id="unnamed"),
+]
+NAMED = [
+    ConversationRow(thread_id="named"),
+    ConversationRow(thread_id="fresh", age=timedelta(hours=1)),
+]
+
+
+def daily_job() -> Any:
+    """The job as django-extensions finds it."""
+    jobs = get_jobs("daily")  # type: ignore[no-untyped-call]
+    return jobs["history_retention", "history_retention"]()
+
+
+def test_runjobs_finds_a_daily_job() -> None:
+    assert (daily_job().when, type(daily_job()).__module__) == (
+        "daily",
+        "history_retention.jobs.daily.history_retention",
+    )
+
+
+def test_runjobs_daily_measures_and_reclaims_and_prunes_nothing_unasked(
+    written_store: WriteStore,
+) -> None:
+    path = written_store(THREADS, NAMED)
+
+    call_command("runjobs", "daily", stdout=StringIO())
+
+    assert threads_in(path) == {"named", "fresh"}
+    assert Measurement.objects.get().thread_count == 3
+    assert list(Sweep.objects.values_list("kind", "trigger")) == [("reclaim", "schedule")]
+
+
+def test_the_job_applies_the_policies_of_the_settings(
+    written_store: WriteStore, retention: Callable[..., None]
+) -> None:
+    retention(POLICIES=[{"STORE": "history", "OLDER_THAN": 30}])
+    path = written_store(THREADS, NAMED)
+
+    daily_job().execute()
+
+    assert threads_in(path) == {"fresh"}
+    assert list(Sweep.objects.order_by("pk").values_list("kind", "trigger")) == [
+        ("reclaim", "schedule"),
+        ("prune", "schedule"),
+    ]
+
+
+def test_a_store_that_fails_is_named_at_the_end_and_does_not_stop_the_others(
+    written_store: WriteStore,
+    retention: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    absent = {**connections.databases["history"], "NAME": str(tmp_path / "absent.db")}
+    monkeypatch.setitem(connections.databases, "other", absent)
+    retention(
+        STORES={"other": {}, "history": {}},
+        POLICIES=[{"STORE": "other", "ALL": True}, {"STORE": "history", "OLDER_THAN": 30}],
+    )
+    path = written_store(THREADS, NAMED)
+
+    with pytest.raises(HistoryRetentionError, match=r"other: .*absent\.db"):
+        daily_job().execute()
+
+    assert threads_in(path) == {"fresh"}
+    assert Measurement.objects.get().store == "history"
+
+
+def test_a_store_where_nothing_names_threads_still_gets_its_policy(
+    written_store: WriteStore, retention: Callable[..., None]
+) -> None:
+    retention(POLICIES=[{"STORE": "history", "OLDER_THAN": 30}])
+    path = written_store(THREADS, None, layout="langgraph_sqlite")
+
+    daily_job().execute()
+
+    assert threads_in(path) == {"fresh"}
