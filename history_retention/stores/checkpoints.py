@@ -27,7 +27,7 @@ from ..facts import (
     VacuumResult,
 )
 from .base import Progress, Store
-from .instants import PREFIX_BYTES, TIMED_ID_GLOB, instant_of_id, instant_of_payload
+from .instants import HAS_TIMED_ID, PREFIX_BYTES, instant_of_id, instant_of_payload
 from .naming import NamingSource, named
 from .scans import Count, StateTable, counts_by_key, counts_by_row, counts_of_threads
 from .sqlite import SQLiteFile, encoded, is_plain, sort_key
@@ -205,7 +205,7 @@ class CheckpointStore(Store):
 
         A write bears the id of its checkpoint, so it is as old as that checkpoint says it is.
         """
-        where = f"thread_id = CAST(%s AS TEXT) AND checkpoint_id NOT GLOB '{TIMED_ID_GLOB}'"
+        where = f"thread_id = CAST(%s AS TEXT) AND NOT {HAS_TIMED_ID}"
         instants: dict[tuple[object, object], datetime | None] = {}
         for namespace, checkpoint_id, rowid in self._file.rows(
             f"SELECT checkpoint_ns, checkpoint_id, rowid FROM checkpoints WHERE {where}",

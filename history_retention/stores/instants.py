@@ -17,8 +17,11 @@ PREFIX_BYTES = 200
 """How much of a payload holds its time: it stands before the channel values."""
 
 _HEX = "[0-9a-f]"
-TIMED_ID_GLOB = f"{_HEX * 8}-{_HEX * 4}-6{_HEX * 3}-{_HEX * 4}-{_HEX * 12}"
-"""SQLite GLOB of lower-case version-6 UUIDs, whose order as text is their order in time."""
+HAS_TIMED_ID = (
+    "(typeof(checkpoint_id) = 'text' AND checkpoint_id GLOB"
+    f" '{_HEX * 8}-{_HEX * 4}-6{_HEX * 3}-{_HEX * 4}-{_HEX * 12}')"
+)
+"""SQL true of lower-case version-6 UUIDs, whose order as text is their order in time."""
 
 _TIMED_ID = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-6([0-9a-f]{3})-[0-9a-f]{4}-[0-9a-f]{12}")
 _ISO = re.compile(

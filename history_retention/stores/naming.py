@@ -17,7 +17,7 @@ from typing import Any
 from ..facts import Conversation, NamedThread, PlannedThread, SkipReason, StoredThread
 from .instants import instant_of_text
 from .scratch import Scratch
-from .sqlite import SQLiteFile, encoded, sort_key
+from .sqlite import BEFORE_ALL_ROWS, SQLiteFile, encoded, sort_key
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SCHEMA = (
@@ -174,7 +174,7 @@ class ConversationsTable(NamingSource):
         self, table: str, expressions: tuple[str, ...], size: int = 5_000
     ) -> Iterator[list[tuple[Any, ...]]]:
         """Read a table in row order, a short statement at a time; the rowid comes first."""
-        after = -(2**63)
+        after = BEFORE_ALL_ROWS
         while rows := self._file.rows(
             f"SELECT rowid, {', '.join(expressions)} FROM {table}"
             f" WHERE rowid > %s ORDER BY rowid LIMIT {size}",

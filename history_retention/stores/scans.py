@@ -18,9 +18,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from .instants import TIMED_ID_GLOB
+from .instants import HAS_TIMED_ID
 from .scratch import Scratch
-from .sqlite import SQLiteFile, encoded, sort_key
+from .sqlite import BEFORE_ALL_ROWS, SQLiteFile, encoded, sort_key
 
 ROWS_A_CHUNK = {True: 20_000, False: 5_000}
 """Rows read in one statement, in a write-ahead file and in a rollback-journal file."""
@@ -28,7 +28,7 @@ ROWS_A_CHUNK = {True: 20_000, False: 5_000}
 THREADS_A_PAGE = {True: 2_000, False: 500}
 """Threads counted from an index in one statement, likewise."""
 
-_TIMED = f"CASE WHEN checkpoint_id GLOB '{TIMED_ID_GLOB}' THEN checkpoint_id END"
+_TIMED = f"CASE WHEN {HAS_TIMED_ID} THEN checkpoint_id END"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ def counts_by_row(
 
 def _row_chunks(file: SQLiteFile, table: StateTable) -> Iterator[list[tuple[Any, ...]]]:
     size = ROWS_A_CHUNK[file.is_write_ahead()]
-    after = -(2**63)
+    after = BEFORE_ALL_ROWS
     while True:
         rows = file.rows(
             "SELECT thread_id, COUNT(*), SUM(size), MAX(timed), MIN(timed),"

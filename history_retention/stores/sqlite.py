@@ -15,6 +15,7 @@ import sqlite3
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -27,8 +28,11 @@ from ..conf import get_settings
 from ..exceptions import HistoryRetentionError, StoreBusy, StoreMissing, StoreUnreadable
 from ..facts import Space, VacuumResult
 
-Value = str | bytes | int | None
+Value = str | bytes | int | float | None
 """What is bound to a statement."""
+
+BEFORE_ALL_ROWS = -inf
+"""Lower than any rowid, the lowest 64-bit integer included."""
 
 VACUUM_MARGIN = 1.1
 """How much more free disk than computed a vacuum must find."""
