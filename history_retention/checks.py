@@ -17,7 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models.constants import LOOKUP_SEP
 
 from .conf import AUTO, SETTING, ConversationSource, StoreOptions, get_settings, is_database
-from .exceptions import LayoutUnknown, StoreBusy, StoreMissing, StoreUnreadable
+from .exceptions import HistoryRetentionError, LayoutUnknown, StoreBusy, StoreMissing
 from .facts import Naming
 from .models import Checkpoint, CheckpointWrite, LangGraphWrite
 from .routers import HistoryRouter
@@ -143,7 +143,6 @@ def _is_field(model: type[models.Model], path: str, *, direct: bool) -> bool:
 
 def _store_messages(alias: str) -> list[CheckMessage]:
     """Open a store and say what is amiss with it; a missing one is not created."""
-    place = f'DATABASES["{alias}"]["NAME"] = "/path/to/history.db"'
     try:
         with open_store(alias) as store:
             found = _columns(connections[alias])
@@ -152,17 +151,27 @@ def _store_messages(alias: str) -> list[CheckMessage]:
                 *_dating_messages(alias, found),
                 *_index_messages(alias, found, connections[alias]),
             ]
-    except StoreMissing as error:
-        return [_warning(f"{error} Until the agent has run here that is normal.", place, "W002")]
-    except StoreBusy as error:
-        return [_warning(str(error), f"manage.py check --database {alias}", "W007")]
-    except StoreUnreadable as error:
-        return [_error(str(error), place, "E008")]
-    except LayoutUnknown as error:
-        found = _columns(connections[alias])
-        if not found:
-            return [_warning(f"{alias}: the database has no tables yet.", place, "W003")]
-        return [_error(" ".join([str(error), *_lacking(found)]), place, "E007")]
+    except HistoryRetentionError as error:
+        return [_closed_message(alias, error)]
+    except ImproperlyConfigured:  # check_settings says it
+        return []
+
+
+def _closed_message(alias: str, error: HistoryRetentionError) -> CheckMessage:
+    """Say why a store could not be opened; one that is not there yet is no error."""
+    place = f'DATABASES["{alias}"]["NAME"] = "/path/to/history.db"'
+    if isinstance(error, StoreMissing):
+        return _warning(f"{error} Until the agent has run here that is normal.", place, "W002")
+    if isinstance(error, StoreBusy):
+        return _warning(str(error), f"manage.py check --database {alias}", "W007")
+    if not isinstance(error, LayoutUnknown):
+        return _error(str(error), place, "E008")
+    if connections[alias].vendor != "sqlite":
+        return _error(str(error), place, "E007")
+    found = _columns(connections[alias])
+    if not found:
+        return _warning(f"{alias}: the database has no tables yet.", place, "W003")
+    return _error(" ".join([str(error), *_lacking(found)]), place, "E007")
 
 
 def _columns(connection: BaseDatabaseWrapper) -> Columns:

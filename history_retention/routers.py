@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS
 from django.db.models import Model
 
@@ -54,9 +55,20 @@ class HistoryRouter:
         self, db: str, app_label: str, model_name: str | None = None, **hints: Any
     ) -> bool | None:
         """Refuse every app in a store, and this package's models anywhere but in ``default``."""
-        if is_store_only(db) or _is_vendor_model(app_label, model_name):
+        if _may_be_store(db) or _is_vendor_model(app_label, model_name):
             return False
         return db == DEFAULT_DB_ALIAS if app_label == APP_LABEL else None
+
+
+def _may_be_store(alias: str) -> bool:
+    """Tell whether the alias is a store's, or could be one under settings that cannot be read.
+
+    The system checks ask this of every model before they say what is wrong with the settings.
+    """
+    try:
+        return is_store_only(alias)
+    except ImproperlyConfigured:
+        return alias != DEFAULT_DB_ALIAS
 
 
 def _store_of(hints: dict[str, Any]) -> str | None:

@@ -13,6 +13,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.core import serializers
 from django.db import connections, models
+from django.db.models.signals import pre_delete, pre_save
 from django.template import Context, Template
 from django.test.utils import CaptureQueriesContext
 
@@ -248,6 +249,32 @@ def test_a_row_refuses_to_be_written_and_names_the_service(
     assert [asked for asked in refused(lambda: write(row)) if "SAVEPOINT" not in asked] == []
 
 
+def test_a_new_row_of_a_fixture_is_refused() -> None:
+    assert [
+        asked
+        for asked in refused(lambda: saved_as_fixture(Session(ts="x")))
+        if "SAVEPOINT" not in asked
+    ] == []
+
+
+@pytest.mark.parametrize("name", ["save", "delete"])
+def test_a_refused_write_tells_no_one_that_it_is_about_to_happen(name: str) -> None:
+    told: list[object] = []
+
+    def listen(sender: object, **kwargs: object) -> None:
+        told.append(sender)
+
+    pre_save.connect(listen, sender=Conversation)
+    pre_delete.connect(listen, sender=Conversation)
+    try:
+        refused(getattr(Conversation(id=1), name))
+    finally:
+        pre_save.disconnect(listen, sender=Conversation)
+        pre_delete.disconnect(listen, sender=Conversation)
+
+    assert told == []
+
+
 @pytest.mark.parametrize("write", TABLE_WRITES.values(), ids=TABLE_WRITES)
 @pytest.mark.parametrize("model", MODELS)
 def test_a_table_refuses_to_be_written_and_names_the_service(
@@ -344,6 +371,15 @@ def test_a_store_that_is_not_there_has_no_rows_and_is_not_created(
 
     assert list(model.objects.for_store("history")) == []
     assert not path.exists()
+
+
+def test_a_store_on_another_kind_of_database_has_no_rows_yet(
+    point_at: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connections.databases["history"], "ENGINE", "django.db.backends.dummy")
+    point_at(tmp_path / "none.db")
+
+    assert Conversation.objects.for_store("history").query.is_empty()
 
 
 def test_a_store_without_the_table_has_no_rows(fixture_store: FixtureStore) -> None:

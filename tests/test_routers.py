@@ -53,8 +53,13 @@ LEDGER: list[type[models.Model]] = [Thread, Measurement, Sweep, Hold]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return every file under a folder, byte for byte."""
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    """Return every file of a folder, byte for byte, but for what SQLite keeps while it is open."""
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    return {
+        name: content
+        for name, content in files.items()
+        if not name.endswith("-shm") and (content or not name.endswith("-wal"))
+    }
 
 
 def sqlite_rows(path: Path) -> dict[str, list[Any]]:
@@ -145,6 +150,14 @@ def test_an_agents_table_is_migrated_nowhere(
 @pytest.mark.parametrize("app_label", ["auth", "history_retention", "elsewhere"])
 def test_a_store_takes_no_migration_of_any_app(app_label: str) -> None:
     assert router.allow_migrate("history", app_label) is False
+
+
+def test_while_the_settings_are_wrong_only_default_takes_migrations(retention: Retention) -> None:
+    retention(GRACE=24)
+
+    assert router.allow_migrate("history", "auth") is False
+    assert router.allow_migrate_model("default", User) is True
+    assert router.allow_migrate_model("default", Hold) is True
 
 
 @pytest.mark.parametrize(("stores"), [{"history": {}}, {"default": {}}])
