@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from celery import Celery
 from celery.contrib.testing.worker import start_worker
+from celery.signals import setup_logging, task_prerun
 from django.db import connections
 
 from history_retention import tasks
@@ -42,8 +43,12 @@ COUNTS = {
 
 
 @pytest.fixture
-def worker(transactional_db: None) -> Iterator[Celery]:
-    """A worker in a thread of this process, with broker and results in memory."""
+def worker(db: None) -> Iterator[Celery]:
+    """A worker in a thread of this process, with broker and results in memory.
+
+    It works on the test's own connection to the ledger, as Django's live server does, and
+    leaves the logging as it is.
+    """
     project_app.conf.update(
         broker_url="memory://",
         result_backend="cache+memory://",
@@ -51,8 +56,24 @@ def worker(transactional_db: None) -> Iterator[Celery]:
         result_serializer="json",
         accept_content=["json"],
     )
-    with start_worker(project_app, perform_ping_check=False, pool="solo"):
-        yield project_app
+    ledger = connections["default"]
+
+    def share(**kwargs: object) -> None:
+        connections["default"] = ledger
+
+    def leave(**kwargs: object) -> None:
+        pass
+
+    task_prerun.connect(share, weak=False)
+    setup_logging.connect(leave, weak=False)
+    ledger.inc_thread_sharing()
+    try:
+        with start_worker(project_app, perform_ping_check=False, pool="solo"):
+            yield project_app
+    finally:
+        ledger.dec_thread_sharing()
+        setup_logging.disconnect(leave)
+        task_prerun.disconnect(share)
 
 
 def test_a_worker_measures_reclaims_and_prunes(

@@ -41,7 +41,7 @@ class Command(SweepCommand):
         add("--all", action="store_true", help="Every thread: the word for no bound.")
         add("--command", metavar="NAME", help="Only conversations of this command.")
         add("--project", metavar="NAME", help="Only conversations of this project.")
-        add("--limit", metavar="N", help="Prune at most N threads, the others another time.")
+        add("--limit", metavar="N", help="Remove at most N threads, those longest idle.")
         add("--no-reclaim", action="store_true", help="Leave threads that no one can resume.")
         add("--vacuum", action="store_true", default=None, help="Vacuum afterwards, however long.")
         add("--no-vacuum", action="store_true", help="Do not vacuum, however short.")
