@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,9 +19,7 @@ from .confirming import StorePlan
 
 GONE = _("no longer in the store")
 UNTOLD = _("the store cannot tell who names them, so they stay")
-UNADDRESSED = _("their ids cannot be told from here: prune them with history_prune")
-
-_ESCAPED = re.compile(r"\\(udc[89a-f][0-9a-f]|x00)")
+NO_TEXT = _("the id is no text, so the age is taken as unknown")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +29,7 @@ class Selection:
     store: str
     states: dict[str, str] = field(default_factory=dict)
     measured: dict[str, tuple[int, int, int]] = field(default_factory=dict)
-    unaddressed: list[str] = field(default_factory=list)
+    unprintable: list[str] = field(default_factory=list)
 
 
 def selections(queryset: QuerySet[Thread]) -> list[Selection]:
@@ -44,13 +41,12 @@ def selections(queryset: QuerySet[Thread]) -> list[Selection]:
     )  # fmt: skip
     for store, digest, text, state, *figures in rows.iterator():
         selection = by_store.setdefault(store, Selection(store=store))
-        thread_id = _vendors_id(store, digest, text)
-        if thread_id is None:
-            selection.unaddressed.append(text)
-        else:
+        if Thread.digest_of(store, text) == digest:
             checkpoints, writes, size = figures
-            selection.states[thread_id] = state
-            selection.measured[thread_id] = (checkpoints, writes, size)
+            selection.states[text] = state
+            selection.measured[text] = (checkpoints, writes, size)
+        else:  # the ledger holds an escaped form of it
+            selection.unprintable.append(text)
     return list(by_store.values())
 
 
@@ -72,7 +68,7 @@ def _plan(selection: Selection, as_of: datetime) -> StorePlan:
     decided = {thread.thread_id for thread in plan.threads}
     decided |= {thread.thread_id for thread in plan.kept}
     left_alone: dict[str | Promise, list[str]] = {
-        GONE: [], UNTOLD: [], UNADDRESSED: selection.unaddressed,
+        GONE: [], UNTOLD: [], NO_TEXT: selection.unprintable,
     }  # fmt: skip
     for thread_id, state in selection.states.items():
         if thread_id not in decided:
@@ -80,11 +76,3 @@ def _plan(selection: Selection, as_of: datetime) -> StorePlan:
     return StorePlan(
         store=selection.store, plan=plan, measured=selection.measured, left_alone=left_alone
     )
-
-
-def _vendors_id(store: str, digest: str, text: str) -> str | None:
-    """Return the id as the vendor wrote it, though the ledger escapes what is no text."""
-    if Thread.digest_of(store, text) == digest:
-        return text
-    thread_id = _ESCAPED.sub(lambda found: found[0].encode().decode("unicode_escape"), text)
-    return thread_id if Thread.digest_of(store, thread_id) == digest else None

@@ -186,7 +186,7 @@ class VendorAdmin(OperationsAdmin[ModelT]):
         return self.get_fields(request, obj)
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        return False
+        return lookup == VendorStoreFilter.parameter_name
 
     @_with_sentence
     def changelist_view(
