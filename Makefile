@@ -8,7 +8,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 # A real store that the environment names is none of the business of the demo and the tests.
 BIN = env -u HISTORY_DATABASE_URL -u HISTORY_LAYOUT .venv/bin
 MANAGE = $(BIN)/python manage.py
-TEST_OPTIONS ?= -n auto
+TEST_OPTIONS ?= -n auto --dist worksteal
 
 # Run a command of manage.py and show it as a person would type it.
 run = @echo '$$ .venv/bin/python manage.py $(1)' && $(MANAGE) $(1) && echo
