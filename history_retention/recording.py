@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from django.db import OperationalError, ProgrammingError
+from django.db import Error
 
 from .exceptions import LedgerMissing
 from .facts import Ending, KeepReason, Plan, Readout, ReadThread, Removed, Space, VacuumResult
@@ -31,10 +31,10 @@ def ledger() -> Iterator[None]:
     """Turn a database error of the ledger into LedgerMissing, which says to migrate."""
     try:
         yield
-    except (OperationalError, ProgrammingError) as error:
+    except Error as error:
         raise LedgerMissing(
-            f"The ledger in database 'default' cannot be used ({error}); "
-            "run `python manage.py migrate`, then this again."
+            f"The ledger in database 'default' cannot be used ({error}); run `python manage.py "
+            "migrate`, or let this user read and write that database, then run this again."
         ) from error
 
 
@@ -49,14 +49,15 @@ def save_threads(database: str, threads: Iterable[ReadThread], measured_at: date
     """Replace what the ledger knows of the store's threads, a few hundred rows at a time."""
     measuring = uuid.uuid4()
     rows = (_row(database, thread, measured_at, measuring) for thread in threads)
-    with ledger():
-        while batch := list(islice(rows, ROWS_A_WRITE)):
+    while batch := list(islice(rows, ROWS_A_WRITE)):  # what the store refuses is not the ledger's
+        with ledger():
             Thread.objects.bulk_create(
                 batch,
                 update_conflicts=True,
                 unique_fields=["digest"],
                 update_fields=_MEASURED_FIELDS,
             )
+    with ledger():
         Thread.objects.filter(store=database).exclude(measuring=measuring).delete()
 
 
@@ -152,8 +153,11 @@ class SweepRecord:
         finished_at: datetime,
         space: Space | None = None,
         vacuum: VacuumResult | None = None,
-    ) -> None:
-        """Close the row. A ledger that is gone by now does not undo what was done."""
+    ) -> str:
+        """Close the row; return why the ledger refused it, or an empty string.
+
+        A ledger that is gone by now does not undo what was done, so the report must go on.
+        """
         sweep = self._sweep
         sweep.ending = ending
         sweep.error = error
@@ -163,8 +167,12 @@ class SweepRecord:
         if vacuum is not None:
             sweep.vacuumed = vacuum.ran
             sweep.vacuum_reason = vacuum.reason
-        with ledger():
-            sweep.save()
+        try:
+            with ledger():
+                sweep.save()
+        except LedgerMissing as missing:
+            return str(missing)
+        return ""
 
 
 def _row(database: str, thread: ReadThread, measured_at: datetime, measuring: uuid.UUID) -> Thread:

@@ -19,23 +19,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from django.db import DatabaseError
 from django.utils import timezone
 
 from . import recording
 from .conf import get_settings
-from .exceptions import NoNamingTable, UsageError
-from .facts import Ending, Naming, Outcome, Plan, Readout, Removed
+from .exceptions import LedgerMissing, NoNamingTable, UsageError
+from .facts import Ending, Naming, Outcome, Plan, Readout, Removed, Space, VacuumResult
 from .locks import only_one
 from .measuring import Totals, read
 from .models import Sweep
 from .planning import plan_with, recorded_bounds
 from .policy import Bounds, Rules
 from .stores import open_store
-from .stores.base import Progress
+from .stores.base import Progress, Store
 from .sweeping import Pace, Swept, sweep
 from .vacuuming import VacuumForecast, forecast, not_vacuumed, vacuum_after
 
@@ -197,24 +199,38 @@ def execute(
                 stop=stop,
                 committed=committed,
             )
-            recording.forget_threads(plan.database, swept.thread_ids)
-            vacuumed = vacuum_after(store, swept.removed, vacuum)
+            vacuumed, after = _settled(store, swept, vacuum, before)
         except BaseException:
             record.finish(Ending.INTERRUPTED, error="Stopped by force.", finished_at=clock())
             raise
-        after = store.space()
-        record.finish(
+        unrecorded = record.finish(
             swept.ending, error=swept.error, finished_at=clock(), space=after, vacuum=vacuumed
         )
     return Outcome(
-        ending=swept.ending,
+        ending=Ending.PARTIAL if unrecorded and swept.ending is Ending.DONE else swept.ending,
         removed=swept.removed,
         skipped=tuple(swept.skipped),
         space_before=before,
         space_after=after,
         vacuum=vacuumed,
-        error=swept.error,
+        error=swept.error or unrecorded,
     )
+
+
+def _settled(
+    store: Store, swept: Swept, wanted: bool | None, before: Space
+) -> tuple[VacuumResult, Space]:
+    """Vacuum as wanted and look at the file again.
+
+    What refuses either, or the ledger, must not cost the report of what is gone by now.
+    """
+    with suppress(LedgerMissing):  # it will refuse the end of the record too, and be told
+        recording.forget_threads(store.alias, swept.thread_ids)
+    try:
+        return vacuum_after(store, swept, wanted), store.space()
+    except DatabaseError as error:
+        reason = f"{store.alias}: not vacuumed, and its sizes are those from before ({error})."
+        return not_vacuumed(reason), before
 
 
 def vacuum(
@@ -246,15 +262,17 @@ def vacuum(
             ending = Ending.DONE
         error = result.reason if ending is Ending.FAILED else ""
         after = store.space()
-        record.finish(ending, error=error, finished_at=clock(), space=after, vacuum=result)
+        unrecorded = record.finish(
+            ending, error=error, finished_at=clock(), space=after, vacuum=result
+        )
     return Outcome(
-        ending=ending,
+        ending=Ending.PARTIAL if unrecorded and ending is Ending.DONE else ending,
         removed=Removed(),
         skipped=(),
         space_before=before,
         space_after=after,
         vacuum=result,
-        error=error,
+        error=error or unrecorded,
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .facts import Removed, Space, VacuumResult
+from .facts import Ending, Space, VacuumResult
 from .stores.base import Store
+from .sweeping import Swept
 
 VACUUM_BYTES_A_SECOND = 100_000_000
 """About what a vacuum rewrites in a second, journal and all, as measured on an ordinary disk."""
@@ -37,12 +38,16 @@ def forecast(store: Store) -> VacuumForecast:
     )
 
 
-def vacuum_after(store: Store, removed: Removed, wanted: bool | None) -> VacuumResult:
+def vacuum_after(store: Store, swept: Swept, wanted: bool | None) -> VacuumResult:
     """Vacuum after a sweep if somebody asked, or if nobody would notice; else say what is free."""
     free, live = store.space().free_bytes, store.live_bytes()
     if wanted is False:
         return not_vacuumed(f"{store.alias}: not vacuumed, as asked; {free:,} bytes are free.")
-    if not free or (wanted is None and not removed.thread_count):
+    if swept.ending is not Ending.DONE:
+        return not_vacuumed(
+            f"{store.alias}: not vacuumed, since not all was removed; {free:,} bytes are free."
+        )
+    if not free or (wanted is None and not swept.removed.thread_count):
         return not_vacuumed(f"{store.alias}: not vacuumed; nothing was freed.")
     if wanted or live <= QUICK_VACUUM_BYTES:
         return store.vacuum()
