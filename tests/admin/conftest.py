@@ -88,6 +88,7 @@ def second_store(
     settings.HISTORY_RETENTION = {**settings.HISTORY_RETENTION, "STORES": stores}
     yield path
     connections["other"].close()
+    del connections["other"]  # or the next test with this alias would find this one's file
 
 
 @pytest.fixture
