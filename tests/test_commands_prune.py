@@ -372,6 +372,29 @@ def test_vacuum_with_nothing_to_prune_vacuums_what_is_free(gaunt_sloth: Path) ->
     assert ran.out.splitlines()[-1] == "history: vacuumed."
 
 
+def test_a_vacuum_that_was_asked_for_and_could_not_run_is_status_1_after_the_report(
+    gaunt_sloth: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("history_retention.stores.sqlite.VACUUM_MARGIN", 10**12)
+
+    asked = run(
+        "history_prune", AS_OF, "--older-than=30", "--no-input", "--vacuum", "--format=json"
+    )
+
+    assert (asked.status, asked.document["removed"]["thread_count"]) == (1, 8)
+    assert asked.document["vacuum"] == {"ran": False, "reason": asked.err.strip()}
+
+
+def test_a_vacuum_that_nobody_asked_for_may_not_run_without_a_failure(
+    gaunt_sloth: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("history_retention.stores.sqlite.VACUUM_MARGIN", 10**12)
+
+    ran = run("history_prune", AS_OF, "--older-than=30", "--no-input", "--format=json")
+
+    assert (ran.status, ran.document["vacuum"]["ran"]) == (0, False)
+
+
 def test_a_sweep_is_on_record_with_its_bounds_and_its_trigger(gaunt_sloth: Path) -> None:
     run("history_prune", AS_OF, "--older-than=30", "--no-input")
 

@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime
 from ...exceptions import UsageError
 from ._text import shortened
 
-WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 HIGHEST_COUNT = 10**9
 """More than any store has threads; a larger number is a slip of the keyboard."""
