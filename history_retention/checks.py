@@ -158,12 +158,16 @@ def _store_messages(alias: str) -> list[CheckMessage]:
 
 
 def _closed_message(alias: str, error: HistoryRetentionError) -> CheckMessage:
-    """Say why a store could not be opened; one that is not there yet is no error."""
+    """Say why a store could not be opened.
+
+    A missing file is an error although its agent may just not have run yet: ``migrate`` asks the
+    checks before it connects, and connecting would create the file.
+    """
     place = f'DATABASES["{alias}"]["NAME"] = "/path/to/history.db"'
     if isinstance(error, StoreMissing):
-        return _warning(f"{error} Until the agent has run here that is normal.", place, "W002")
+        return _error(f"{error} Its agent creates it.", place, "E009")
     if isinstance(error, StoreBusy):
-        return _warning(str(error), f"manage.py check --database {alias}", "W007")
+        return _warning(str(error), f"manage.py check --database {alias}", "W002")
     if not isinstance(error, LayoutUnknown):
         return _error(str(error), place, "E008")
     if connections[alias].vendor != "sqlite":

@@ -246,14 +246,14 @@ def test_the_vendors_own_files_have_nothing_amiss_and_stay_as_they_are(
     assert path.read_bytes() == before
 
 
-def test_a_missing_file_is_a_warning_with_its_path_and_is_not_created(
+def test_a_missing_file_is_an_error_with_its_path_and_is_not_created(
     point_at: PointAt, tmp_path: Path
 ) -> None:
     path = point_at(tmp_path / "none.db")
 
     (message,) = store_said()
 
-    assert said([message]) == ["W002"]
+    assert said([message]) == ["E009"]
     assert message.msg.startswith(f"history: there is no file {path}; none was created")
     assert message.hint == 'DATABASES["history"]["NAME"] = "/path/to/history.db"'
     assert list(tmp_path.iterdir()) == []
@@ -356,7 +356,7 @@ def test_a_locked_store_is_a_warning(store: Path, monkeypatch: pytest.MonkeyPatc
 
         (message,) = store_said()
 
-    assert said([message]) == ["W007"]
+    assert said([message]) == ["W002"]
     assert message.hint == "manage.py check --database history"
 
 

@@ -291,6 +291,20 @@ def test_the_database_that_a_test_run_creates_for_a_store_has_no_tables() -> Non
     assert connections["history"].introspection.table_names() == []
 
 
+def test_migrate_on_a_store_that_is_not_there_creates_no_file(tmp_path: Path) -> None:
+    done = manage(
+        "migrate",
+        "--database",
+        "history",
+        HISTORY_DATABASE_URL=f"sqlite:///{tmp_path}/none.db",
+        DATABASE_URL=f"sqlite:///{tmp_path}/ledger.db",
+    )
+
+    assert done.returncode == 1
+    assert "history_retention.E009" in done.stderr
+    assert [path.name for path in tmp_path.iterdir() if path.name == "none.db"] == []
+
+
 def test_no_migration_is_missing(db: None) -> None:
     call_command("makemigrations", "--check", "--dry-run", stdout=io.StringIO())
 
