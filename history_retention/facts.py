@@ -103,7 +103,7 @@ class StoredThread:
     byte_count: int | None
     first_activity: datetime | None
     last_activity: datetime | None
-    fingerprint: tuple[object, ...] = field(repr=False)
+    fingerprint: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +209,7 @@ class PlannedThread:
     write_count: int
     byte_count: int
     recently_active: bool
-    fingerprint: tuple[object, ...] = field(repr=False)
+    fingerprint: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,7 @@ def thread(
             byte_count=None,
             first_activity=None,
             last_activity=ago(age),
-            fingerprint=(),
+            fingerprint=b"",
         ),
         conversations=conversations,
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
+from hashlib import blake2b
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter
@@ -235,12 +236,14 @@ class CheckpointStore(Store):
         return self._file.first_bytes("checkpoints", "checkpoint", rowid, PREFIX_BYTES)
 
 
-def _fingerprint(checkpoints: Count | None, writes: Count | None) -> tuple[object, ...]:
+def _fingerprint(checkpoints: Count | None, writes: Count | None) -> bytes:
     """Return what changes when the thread gains, loses or replaces a row.
 
-    A replaced row gets a new rowid, so counts, newest ids and newest rowids are enough.
+    A replaced row gets a new rowid, so counts, newest ids and newest rowids are enough. A plan
+    holds one for each of its threads, so they are digested.
     """
-    return tuple(
+    told = [
         (count.rows, count.newest_id, count.newest_rowid) if count else None
         for count in (checkpoints, writes)
-    )
+    ]
+    return blake2b(repr(told).encode(), digest_size=8).digest()
