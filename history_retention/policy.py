@@ -224,9 +224,12 @@ def _is_candidate(thread: NamedThread, bounds: Bounds, now: datetime) -> bool:
     """Tell whether the bounds but for ``keep_last`` take one of the thread's conversations."""
     if thread.last_activity is None:
         return _all_match(thread, bounds)
+    names = _names(thread)
+    if len(names) == 1 and not bounds.old_enough(thread.last_activity, now):
+        return False
     return any(
         bounds.matches(conversation) and bounds.old_enough(conversation.last_activity, now)
-        for conversation in _names(thread)
+        for conversation in names
     )
 
 

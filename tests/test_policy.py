@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -165,6 +166,20 @@ def test_state_newer_than_its_conversation_saves_the_thread() -> None:
     choice = choose([thread("a", days(5), conversation(1, days(40)))], rules(MONTH))
 
     assert (choice.prunable, choice.kept) == ([], [])
+
+
+def test_threads_that_no_bound_takes_are_not_remembered() -> None:
+    threads = (thread(f"{n:05}", days(5), conversation(n, days(40))) for n in range(20_000))
+
+    tracemalloc.start()
+    try:
+        choice = choose(threads, rules(Bounds(older_than_days=30, keep_last=10)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert (choice.prunable, choice.kept) == ([], [])
+    assert peak < 200_000
 
 
 def test_a_turn_newer_than_the_state_saves_the_thread() -> None:
