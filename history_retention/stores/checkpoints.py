@@ -17,7 +17,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import ClassVar
 
-from ..exceptions import LayoutUnknown
+from ..exceptions import LayoutUnknown, StoreUnreadable
 from ..facts import (
     NamedThread,
     Naming,
@@ -145,12 +145,24 @@ class CheckpointStore(Store):
         return changed
 
     def remove(self, thread: PlannedThread) -> None:
-        """Delete the thread's rows from both tables."""
-        for table in (self._writes, CHECKPOINTS):
-            self._file.run(
+        """Delete the thread's rows from both tables.
+
+        Raises StoreUnreadable, so that all is rolled back, when other rows changed than those
+        that were just counted: a trigger that ignores a delete would leave part of the thread,
+        and one that answers it, or a foreign key that cascades, takes what no plan has shown.
+        """
+        counts = ((self._writes, thread.write_count), (CHECKPOINTS, thread.checkpoint_count))
+        for table, count in counts:
+            changed = self._file.run(
                 f"DELETE FROM {table.name} WHERE thread_id = CAST(%s AS TEXT)",
                 [encoded(thread.thread_id)],
             )
+            if changed != count:
+                raise StoreUnreadable(
+                    f"{self.alias}: deleting {count:,} rows of a thread from {table.name} changed "
+                    f"{changed:,} rows, so it was undone and nothing more was done. Look for a "
+                    "trigger or a cascading foreign key on that table."
+                )
 
     def live_bytes(self) -> int:
         """Return the bytes of the pages in use."""

@@ -67,10 +67,12 @@ class SQLiteFile:
         return self.rows(sql, params)[0][0]
 
     def run(self, sql: str, params: Sequence[Value] = ()) -> int:
-        """Run one statement and return how many rows it changed."""
+        """Run one statement; return how many rows changed, by triggers and foreign keys too."""
+        raw: sqlite3.Connection = self._connection.connection
+        before = raw.total_changes
         with self._connection.cursor() as cursor:
             cursor.execute(sql, params)
-            return int(cursor.rowcount)
+        return raw.total_changes - before
 
     def first_bytes(self, table: str, column: str, rowid: int, size: int) -> bytes:
         """Return the beginning of a payload without reading the rest; empty when it has none."""
