@@ -32,12 +32,17 @@ from .pages import ADD_HOLD, RECLAIM, THREADS, VACUUM, page_of
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+# The server must start after the test database is there, to share its connection.
+pytestmark = pytest.mark.usefixtures("django_db_setup")
+
 VARIABLE = "HISTORY_TEST_BROWSER"
 ARGUMENTS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 LONG_ID = "https://example.org/" + "x" * 280
+PATIENCE_MS = 90_000
+"""How long a page may take on a machine with much else to do; a passing test never waits."""
 VIOLATIONS = """
     document.addEventListener("securitypolicyviolation",
         (event) => console.error("Content Security Policy", event.violatedDirective));
@@ -76,7 +81,6 @@ class Visit:
         assert response is not None
         assert response.status == 200
         assert "default-src 'self'" in response.headers["content-security-policy"]
-        self.page.wait_for_load_state("networkidle")
 
     def overflow(self) -> int:
         """Return by how many pixels the page is wider than its window."""
@@ -106,6 +110,7 @@ def _visit(live_server: LiveServer, scheme: Scheme, width: int) -> Iterator[Visi
         context = browser.new_context(
             color_scheme=scheme, viewport={"width": width, "height": 844}, locale="en-US"
         )
+        context.set_default_timeout(PATIENCE_MS)
         context.add_init_script(VIOLATIONS)
         context.add_cookies(
             [{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": live_server.url}]
