@@ -29,13 +29,14 @@ def only_one(work: str, alias: str, identity: str) -> Iterator[None]:
     store: its path.
     """
     digest = hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:24]
-    path = Path(tempfile.gettempdir(), f"history-retention-{digest}-{work}.lock")
+    name = f"history-retention-{digest}-{work}.lock"
     try:
-        descriptor = _opened(path)
+        descriptor = _opened(Path(tempfile.gettempdir(), name))
     except OSError as error:
         raise StoreUnreadable(
-            f"{alias}: the lock file {path} cannot be opened ({error.strerror}); remove it or "
-            "set TMPDIR to a folder you may write. Nothing was done."
+            f"{alias}: the lock file {name} cannot be opened ({error.strerror}); remove it, free "
+            "some space for temporary files, or set TMPDIR to a folder you may write. "
+            "Nothing was done."
         ) from error
     try:
         if not locks.lock(descriptor, locks.LOCK_EX | locks.LOCK_NB):

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from ..exceptions import StoreUnreadable
 
 Row = tuple[Any, ...]
 
@@ -25,14 +28,28 @@ class Scratch:
 
     def put(self, sql: str, rows: Iterable[Row]) -> None:
         """Run the statement once for each row."""
-        self._connection.execute("BEGIN")
-        self._connection.executemany(sql, rows)
-        self._connection.execute("COMMIT")
+        with _room():
+            self._connection.execute("BEGIN")
+            self._connection.executemany(sql, rows)
+            self._connection.execute("COMMIT")
 
     def rows(self, sql: str) -> Iterator[Row]:
         """Stream the statement's rows."""
-        yield from self._connection.execute(sql)
+        with _room():
+            yield from self._connection.execute(sql)
 
     def close(self) -> None:
         """Drop everything."""
         self._connection.close()
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """Tell a lack of room here from one in the store."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise StoreUnreadable(
+            f"The folder for temporary files has no room to sort what was read ({error}): free "
+            "some space there, or set TMPDIR to a folder that has it. Nothing was done."
+        ) from error

@@ -111,7 +111,8 @@ def test_a_foreign_key_on_a_checkpoint_keeps_its_whole_thread(store: Path, defer
         "DELETE FROM checkpoints WHERE thread_id = 'fresh'",
         "DELETE FROM conversations WHERE thread_id = OLD.thread_id",
         "UPDATE conversations SET thread_id = NULL",
-        "INSERT OR IGNORE INTO checkpoint_writes SELECT OLD.thread_id, '', 'id', 'task', 0, '', '', ''",
+        "INSERT OR IGNORE INTO checkpoint_writes"
+        " SELECT OLD.thread_id, '', 'id', 'task', 0, '', '', ''",
     ],
     ids=["another thread", "the transcript", "other names", "the thread again"],
 )
