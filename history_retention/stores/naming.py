@@ -7,18 +7,22 @@ database, so that they can be merged with the store's threads in bounded memory.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
+from uuid import UUID
 
 from ..facts import Conversation, NamedThread, PlannedThread, SkipReason, StoredThread
 from .instants import instant_of_text
 from .scratch import Scratch
 from .sqlite import BEFORE_ALL_ROWS, SQLiteFile, encoded, sort_key
 
+_DIGITS = re.compile(r"[0-9a-fA-F]{32}")
+_CANONICAL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SCHEMA = (
     "CREATE TABLE named (thread_id BLOB, id, active INTEGER, command TEXT, project TEXT,"
@@ -129,18 +133,19 @@ class ConversationsTable(NamingSource):
 
     def changed(self, threads: Sequence[PlannedThread], mark: int) -> dict[str, SkipReason]:
         """Compare the conversations' ids, and look for turns after the mark."""
-        marks = ", ".join(["CAST(%s AS TEXT)"] * len(threads))
+        texts, blobs = spelled_in_columns([thread.thread_id for thread in threads])
+        marks = ", ".join(["CAST(%s AS TEXT)"] * len(texts) + ["%s"] * len(blobs))
         now: dict[str, set[Any]] = {}
-        for thread_id, key in self._file.rows(
+        for name, key in self._file.rows(
             f"SELECT thread_id, id FROM conversations WHERE thread_id IN ({marks})",
-            [encoded(thread.thread_id) for thread in threads],
+            [*map(encoded, texts), *blobs],
         ):
-            if thread_id or self._names_empty:
-                now.setdefault(str(thread_id), set()).add(key)
+            for thread_id in named_by(name) if name or self._names_empty else ():
+                now.setdefault(thread_id, set()).add(plain(key))
         active: set[Any] = set()
         if self._has_turns:
             active = {
-                key
+                plain(key)
                 for (key,) in self._file.rows(
                     "SELECT DISTINCT conversation_id FROM sessions WHERE rowid > %s", [mark]
                 )
@@ -158,17 +163,12 @@ class ConversationsTable(NamingSource):
         )
 
     def _named(self, rows: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        for _, thread_id, key, started, command, project in rows:
-            if thread_id is None or (thread_id == "" and not self._names_empty):
+        for _, name, key, started, command, project in rows:
+            if name is None or (not name and not self._names_empty):
                 continue
-            yield (
-                sort_key(str(thread_id)),
-                key,
-                microseconds(instant_of_text(started)),
-                str(command or ""),
-                str(project or ""),
-                "",
-            )
+            about = microseconds(instant_of_text(started)), str(command or ""), str(project or "")
+            for thread_id in named_by(name):
+                yield sort_key(thread_id), key, *about, ""
 
     def _chunks(
         self, table: str, expressions: tuple[str, ...], size: int = 5_000
@@ -214,6 +214,40 @@ def compared(
     return changed
 
 
+def named_by(name: object) -> list[str]:
+    """Return the ids of the threads that a column's value names.
+
+    A UUID is 32 digits in some columns and 16 bytes in others, while the agent was given its
+    text; were only one spelling to name the thread, it would look unresumable.
+    """
+    if isinstance(name, UUID):
+        return [str(name), name.hex]
+    if isinstance(name, bytes):
+        text = name.decode("utf-8", "surrogateescape")
+        return [text, str(UUID(bytes=name))] if len(name) == 16 else [text]
+    text = str(name)
+    return [text, str(UUID(text))] if _DIGITS.fullmatch(text) else [text]
+
+
+def spelled_in_columns(thread_ids: Iterable[str]) -> tuple[list[str], list[bytes]]:
+    """Return the texts and the bytes by which a column may name the threads."""
+    texts, blobs = [], []
+    for thread_id in thread_ids:
+        texts.append(thread_id)
+        blobs.append(sort_key(thread_id))
+        if _CANONICAL.fullmatch(thread_id):
+            texts.append(UUID(thread_id).hex)
+            blobs.append(UUID(thread_id).bytes)
+    return texts, blobs
+
+
+def plain(key: Any) -> int | str:
+    """Return a conversation's id as JSON can hold it."""
+    if isinstance(key, bytes):
+        return key.hex()
+    return key if isinstance(key, int) else str(key)
+
+
 def microseconds(instant: datetime | None) -> int | None:
     """Return microseconds since 1970, by which the scratch database compares instants."""
     return None if instant is None else (instant - _EPOCH) // timedelta(microseconds=1)
@@ -228,7 +262,7 @@ def _conversation(row: tuple[Any, ...]) -> Conversation:
     _, key, started, command, project, label, count, newest, untold = row
     active = None if untold else newest if count else started
     return Conversation(
-        conversation_id=key,
+        conversation_id=plain(key),
         last_activity=None if active is None else _EPOCH + timedelta(microseconds=active),
         turn_count=count or 0,
         command=command,
