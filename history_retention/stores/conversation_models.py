@@ -1,7 +1,8 @@
 """Who names a thread when the host's own models do (the ``CONVERSATIONS`` setting).
 
-Read through ``_base_manager``, so that a soft-deleted row, hidden from the host's pages, still
-keeps its thread: it can be restored. Several models may name threads; one that does is enough.
+Read through none of the model's managers, so that a soft-deleted row, hidden from the host's
+pages, still keeps its thread: it can be restored. Several models may name threads; one that does
+is enough.
 """
 
 from __future__ import annotations
@@ -11,14 +12,19 @@ from datetime import UTC, date, datetime, time
 from typing import Any
 
 from django.apps import apps
-from django.core.exceptions import FieldDoesNotExist, ValidationError
+from django.core.exceptions import (
+    FieldDoesNotExist,
+    FieldError,
+    ImproperlyConfigured,
+    ValidationError,
+)
 from django.db import models
 from django.utils import timezone
 
 from ..conf import ConversationSource
 from ..facts import NEVER, PlannedThread, SkipReason
 from .instants import instant_of_text
-from .naming import SCHEMA, Names, NamingSource, compared, in_order, microseconds
+from .naming import SCHEMA, Names, NamingSource, compared, in_order, microseconds, named_by
 from .scratch import Scratch
 from .sqlite import sort_key
 
@@ -27,7 +33,16 @@ class ConversationModels(NamingSource):
     """One or more Django models whose rows name threads, in whatever database they live."""
 
     def __init__(self, sources: Sequence[ConversationSource]) -> None:
+        """Raise ImproperlyConfigured for a model or a field that is not there."""
         self._sources = sources
+        for source in sources:
+            try:
+                _field(source, source.thread_field)
+                _all(source).values(*_fields(source))
+            except (LookupError, FieldError, FieldDoesNotExist) as error:
+                raise ImproperlyConfigured(
+                    f"CONVERSATIONS with model {source.model!r}: {error}"
+                ) from error
 
     def names(self) -> Names:
         """Stream the named threads with their conversations."""
@@ -37,8 +52,9 @@ class ConversationModels(NamingSource):
                 scratch.put(
                     "INSERT INTO named VALUES (?, ?, ?, '', ?, ?)",
                     (
-                        (sort_key(str(name)), key, microseconds(active), project, label)
+                        (sort_key(thread_id), key, microseconds(active), project, label)
                         for name, key, active, project, label in self._rows(source, _all(source))
+                        for thread_id in named_by(name)
                     ),
                 )
             yield from in_order(scratch)
@@ -63,22 +79,20 @@ class ConversationModels(NamingSource):
             values = [value for value in map(field_value(field), planned) if value is not None]
             rows = _all(source).filter(**{f"{source.thread_field}__in": values})
             for name, key, activity, _, _ in self._rows(source, rows):
-                thread = planned.get(str(name))
-                if thread is None:
-                    continue
-                now.setdefault(thread.thread_id, set()).add(key)
-                if activity is None or activity > thread.last_activity:
-                    active.add(key)
+                for thread in map(planned.get, named_by(name)):
+                    if thread is None:
+                        continue
+                    now.setdefault(thread.thread_id, set()).add(key)
+                    if activity is None or activity > thread.last_activity:
+                        active.add(key)
         return compared(threads, now, active)
 
     def _rows(
         self, source: ConversationSource, rows: models.QuerySet[Any]
     ) -> Iterator[tuple[object, int | str, datetime | None, str, str]]:
         """Read thread, id, activity, project and label of the rows that name a thread."""
-        fields = [source.thread_field, "pk"]
-        optional = (source.activity_field, source.project_field, source.label_field)
-        fields += [name for name in optional if name]
-        for row in rows.exclude(**{source.thread_field: None}).values(*fields).iterator(2_000):
+        named = rows.exclude(**{source.thread_field: None})
+        for row in named.values(*_fields(source)).iterator(2_000):
             key = row["pk"] if isinstance(row["pk"], int) else str(row["pk"])
             yield (
                 row[source.thread_field],
@@ -100,12 +114,17 @@ def instant_of_value(value: object) -> datetime | None:
 
 def field_value(field: models.Field[Any, Any]) -> Any:
     """Return a function from a thread id to the field's value, None where it cannot hold it."""
+    while isinstance(field, models.ForeignKey):
+        field = field.target_field
 
     def value(thread_id: str) -> object | None:
         try:
-            return field.to_python(thread_id)  # type: ignore[no-any-return]
+            found: object = field.to_python(thread_id)
+            if isinstance(found, int):
+                field.run_validators(found)  # a number beyond the column's range is an error there
         except (ValidationError, ValueError, OverflowError):
             return None
+        return found
 
     return value
 
@@ -115,7 +134,12 @@ def _model(source: ConversationSource) -> type[models.Model]:
 
 
 def _all(source: ConversationSource) -> models.QuerySet[Any]:
-    return _model(source)._base_manager.all()
+    return models.QuerySet(_model(source))
+
+
+def _fields(source: ConversationSource) -> list[str]:
+    optional = (source.activity_field, source.project_field, source.label_field)
+    return [source.thread_field, "pk", *filter(None, optional)]
 
 
 def _field(source: ConversationSource, name: str) -> models.Field[Any, Any]:

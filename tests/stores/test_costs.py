@@ -34,7 +34,7 @@ def cost(name: str, store: Path, folder: Path) -> dict[str, int]:
         cwd=ROOT,
         env=os.environ
         | {
-            "DJANGO_SETTINGS_MODULE": "project.settings",
+            "DJANGO_SETTINGS_MODULE": "tests.settings",
             "HISTORY_DATABASE_URL": f"sqlite:///{store}",
             "DATABASE_URL": f"sqlite:///{folder / 'ledger.sqlite3'}",
         },
