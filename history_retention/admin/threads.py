@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin import ShowFacets
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet, TextField
@@ -58,6 +59,7 @@ class ThreadAdmin(StoreOperations):
     search_fields = ("thread_id",)
     search_help_text = gettext_lazy("Thread id or part of it, or a whole conversation id")
     show_full_result_count = False
+    show_facets = ShowFacets.NEVER  # one count a choice: 20 s for 200,000 threads
     actions = ("prune_selected",)
     fieldsets = (
         (
