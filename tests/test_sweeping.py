@@ -1,0 +1,354 @@
+"""What happens to a thread between its plan and its turn, and how a sweep ends."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from history_retention import services
+from history_retention.exceptions import SweepRunning
+from history_retention.facts import Ending, Plan, SkippedThread, SkipReason
+from history_retention.locks import only_one
+from history_retention.models import Hold, Sweep, Thread
+from history_retention.policy import Bounds
+from history_retention.services import Trigger
+
+from .store_files import (
+    NOW,
+    ConversationRow,
+    ThreadRows,
+    add_conversations,
+    add_threads,
+    rows_of,
+    threads_in,
+)
+
+pytestmark = pytest.mark.django_db(databases=["default", "history"])
+
+OLD = timedelta(days=40)
+WriteStore = Callable[..., Path]
+
+
+@pytest.fixture
+def store(written_store: WriteStore) -> Path:
+    """Two resumable threads, each idle for forty days, with three rows."""
+    return written_store(
+        [ThreadRows(thread_id=name, checkpoints=2) for name in ("changed", "still")],
+        [ConversationRow(thread_id=name, turns=[OLD]) for name in ("changed", "still")],
+    )
+
+
+def planned() -> Plan:
+    """Plan to prune everything idle for thirty days."""
+    return services.plan_prune("history", Bounds(older_than_days=30), now=NOW)
+
+
+def run_sql(path: Path, sql: str) -> None:
+    """Change the store from outside, as its agent or a person would."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(sql)
+
+
+def new_checkpoint(path: Path) -> None:
+    add_threads(path, [ThreadRows(thread_id="changed", age=timedelta(0), writes=0)])
+
+
+def new_write(path: Path) -> None:
+    add_threads(path, [ThreadRows(thread_id="changed", age=timedelta(0), checkpoints=0)])
+
+
+def row_in_another_namespace(path: Path) -> None:
+    row = ThreadRows(thread_id="changed", age=timedelta(days=50), namespace="sub:1", writes=0)
+    add_threads(path, [row])
+
+
+def replaced_row(path: Path) -> None:
+    run_sql(
+        path,
+        "INSERT OR REPLACE INTO checkpoint_writes"
+        " SELECT * FROM checkpoint_writes WHERE thread_id = 'changed' LIMIT 1",
+    )
+
+
+def lost_row(path: Path) -> None:
+    run_sql(
+        path,
+        "DELETE FROM checkpoints WHERE rowid ="
+        " (SELECT MIN(rowid) FROM checkpoints WHERE thread_id = 'changed')",
+    )
+
+
+def new_conversation(path: Path) -> None:
+    add_conversations(path, [ConversationRow(thread_id="changed", age=timedelta(days=90))])
+
+
+def lost_conversation(path: Path) -> None:
+    run_sql(path, "UPDATE conversations SET thread_id = NULL WHERE thread_id = 'changed'")
+
+
+def new_turn(path: Path) -> None:
+    run_sql(
+        path,
+        "INSERT INTO sessions (ts, conversation_id) SELECT '2026-11-30T11:59:00Z', id"
+        " FROM conversations WHERE thread_id = 'changed'",
+    )
+
+
+def new_hold(path: Path) -> None:
+    Hold.objects.create(store="history", thread_id="changed", reason="an audit")
+
+
+def removed_thread(path: Path) -> None:
+    for table in ("checkpoints", "checkpoint_writes"):
+        run_sql(path, f"DELETE FROM {table} WHERE thread_id = 'changed'")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (new_checkpoint, SkipReason.ACTIVE),
+        (new_write, SkipReason.ACTIVE),
+        (row_in_another_namespace, SkipReason.ACTIVE),
+        (replaced_row, SkipReason.ACTIVE),
+        (lost_row, SkipReason.ACTIVE),
+        (new_turn, SkipReason.ACTIVE),
+        (new_conversation, SkipReason.NAMED),
+        (lost_conversation, SkipReason.NAMED),
+        (new_hold, SkipReason.HELD),
+        (removed_thread, SkipReason.GONE),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_a_thread_that_changed_since_the_plan_stays_and_the_other_goes(
+    store: Path, change: Callable[[Path], None], reason: SkipReason
+) -> None:
+    plan = planned()
+    change(store)
+    changed_rows = _rows_of_thread(store, "changed")
+
+    outcome = services.execute(plan, trigger=Trigger.CODE, vacuum=False)
+
+    assert [thread.thread_id for thread in plan.prunable] == ["still", "changed"]
+    assert outcome.skipped == (SkippedThread(thread_id="changed", reason=reason),)
+    assert (outcome.ending, outcome.removed.thread_count) == (Ending.DONE, 1)
+    assert _rows_of_thread(store, "changed") == changed_rows
+    assert _rows_of_thread(store, "still") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [(new_conversation, SkipReason.NAMED), (new_write, SkipReason.ACTIVE)],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_an_unresumable_thread_that_somebody_needs_again_is_not_reclaimed(
+    written_store: WriteStore, change: Callable[[Path], None], reason: SkipReason
+) -> None:
+    path = written_store([ThreadRows(thread_id="changed"), ThreadRows(thread_id="still")])
+    plan = services.plan_reclaim("history", now=NOW)
+    change(path)
+
+    outcome = services.execute(plan, trigger=Trigger.CODE)
+
+    assert len(plan.reclaimable) == 2
+    assert outcome.skipped == (SkippedThread(thread_id="changed", reason=reason),)
+    assert threads_in(path) == {"changed"}
+
+
+def test_a_hold_that_ended_protects_nothing(store: Path) -> None:
+    Hold.objects.create(store="history", thread_id="still", reason="was", until=NOW)
+    Hold.objects.create(store="another", thread_id="changed", reason="not here")
+
+    plan = planned()
+
+    assert {thread.thread_id for thread in plan.prunable} == {"changed", "still"}
+    assert plan.kept == ()
+
+
+def test_a_sweep_that_is_asked_to_stop_ends_after_the_batch_and_counts_what_is_gone(
+    written_store: WriteStore, retention: Callable[..., None]
+) -> None:
+    path = written_store([ThreadRows(thread_id=f"t{number:03}") for number in range(100)])
+    retention(BOX_SECONDS=0, GAP_SECONDS=0)
+    asked = count()
+
+    outcome = services.execute(
+        services.plan_reclaim("history", now=NOW),
+        trigger=Trigger.CODE,
+        stop=lambda: next(asked) == 3,
+    )
+
+    assert (outcome.ending, outcome.removed.thread_count, outcome.error) == (
+        Ending.INTERRUPTED,
+        3,
+        "",
+    )
+    assert threads_in(path) == {f"t{number:03}" for number in range(3, 100)}
+    sweep = Sweep.objects.get()
+    assert (sweep.ending, sweep.planned_threads, sweep.removed_threads) == ("interrupted", 100, 3)
+    assert (sweep.removed_checkpoints, sweep.removed_writes) == (3, 3)
+
+
+def test_a_sweep_cut_short_by_an_exception_is_recorded_as_interrupted(
+    store: Path, retention: Callable[..., None]
+) -> None:
+    retention(BOX_SECONDS=0, GAP_SECONDS=0)
+    asked = count()
+
+    def stop() -> bool:
+        if next(asked) == 1:
+            raise KeyboardInterrupt
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        services.execute(planned(), trigger=Trigger.CODE, stop=stop)
+
+    sweep = Sweep.objects.get()
+    assert (sweep.ending, sweep.removed_threads, sweep.error) == (
+        "interrupted",
+        1,
+        "Stopped by force.",
+    )
+    assert threads_in(store) == {"still"}
+
+
+def test_a_refused_second_table_leaves_the_thread_whole_and_the_sweep_failed(store: Path) -> None:
+    run_sql(
+        store,
+        "CREATE TRIGGER refuse BEFORE DELETE ON checkpoints"
+        " BEGIN SELECT RAISE(ABORT, 'not this one'); END",
+    )
+    before = rows_of(store)
+
+    outcome = services.execute(planned(), trigger=Trigger.CODE)
+
+    assert rows_of(store) == before
+    assert (outcome.ending, outcome.removed.thread_count) == (Ending.FAILED, 0)
+    assert "not this one" in outcome.error
+    assert Sweep.objects.get().error == outcome.error
+
+
+def test_a_refusal_in_the_middle_is_partial_and_the_rest_stays_whole(
+    store: Path, retention: Callable[..., None]
+) -> None:
+    retention(BOX_SECONDS=0)
+    run_sql(
+        store,
+        "CREATE TRIGGER refuse BEFORE DELETE ON checkpoints WHEN OLD.thread_id = 'still'"
+        " BEGIN SELECT RAISE(ABORT, 'not this one'); END",
+    )
+
+    outcome = services.execute(planned(), trigger=Trigger.CODE)
+
+    assert (outcome.ending, outcome.removed.thread_count) == (Ending.PARTIAL, 1)
+    assert (len(_rows_of_thread(store, "changed")), len(_rows_of_thread(store, "still"))) == (0, 3)
+
+
+def test_the_record_says_who_what_and_how_much(store: Path, admin_user: object) -> None:
+    services.measure("history", now=NOW)
+    plan = planned()
+
+    services.execute(plan, trigger=Trigger.ADMIN, actor=admin_user)  # type: ignore[arg-type]
+
+    sweep = Sweep.objects.get()
+    assert (sweep.kind, sweep.trigger, sweep.actor, sweep.ending) == (
+        "prune",
+        "admin",
+        admin_user,
+        "done",
+    )
+    assert sweep.bounds == {"older_than_days": 30}
+    assert (sweep.planned_threads, sweep.removed_threads, sweep.skipped_threads) == (2, 2, 0)
+    assert sweep.removed_bytes == plan.planned.byte_count == sweep.planned_bytes
+    assert sweep.vacuumed
+    assert Thread.objects.count() == 0
+
+
+def test_a_record_left_running_by_a_killed_process_is_closed_by_the_next(store: Path) -> None:
+    killed = Sweep.objects.create(
+        kind="prune", store="history", trigger="command", as_of=NOW, started_at=NOW
+    )
+    elsewhere = Sweep.objects.create(
+        kind="prune", store="another", trigger="command", as_of=NOW, started_at=NOW
+    )
+
+    services.execute(planned(), trigger=Trigger.CODE)
+
+    killed.refresh_from_db()
+    elsewhere.refresh_from_db()
+    assert (killed.ending, elsewhere.ending) == ("interrupted", "running")
+    assert "ended before the sweep did" in killed.error
+
+
+def test_a_second_sweep_of_the_same_store_says_so_and_leaves(store: Path) -> None:
+    plan = planned()
+
+    with (
+        only_one("sweep", "history", str(store)),
+        pytest.raises(SweepRunning, match="another sweep of this store is running"),
+    ):
+        services.execute(plan, trigger=Trigger.CODE)
+
+    assert threads_in(store) == {"changed", "still"}
+    assert Sweep.objects.count() == 0
+
+
+def test_a_sweep_takes_the_write_lock_once_a_box_and_a_thread_in_one_transaction(
+    written_store: WriteStore, retention: Callable[..., None], statements: list[str]
+) -> None:
+    written_store([ThreadRows(thread_id=f"t{number}") for number in range(4)])
+    retention(BOX_SECONDS=0, GAP_SECONDS=0)
+    plan = services.plan_reclaim("history", now=NOW)
+    statements.clear()
+
+    services.execute(plan, trigger=Trigger.CODE, vacuum=False)
+
+    verbs = [each.split()[0] for each in statements if each.split()[0] in _WRITING]
+    assert verbs == ["BEGIN", "DELETE", "DELETE", "COMMIT"] * 4
+
+
+def test_deletes_overwrite_no_freed_page_unless_asked(
+    store: Path, retention: Callable[..., None], statements: list[str]
+) -> None:
+    planned()
+    retention(SECURE_DELETE="on")
+    planned()
+
+    told = [each for each in statements if "secure_delete" in each]
+    assert told == ["PRAGMA secure_delete = FAST", "PRAGMA secure_delete = ON"]
+
+
+_WRITING = {"BEGIN", "DELETE", "INSERT", "UPDATE", "COMMIT", "ROLLBACK"}
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every statement that reaches a store's own connection, in order."""
+    from history_retention.stores.sqlite import SQLiteFile
+
+    told: list[str] = []
+    plain_init = SQLiteFile.__init__
+
+    def init(self: SQLiteFile, *args: object) -> None:
+        plain_init(self, *args)  # type: ignore[arg-type]
+        self._connection.execute_wrappers.append(
+            lambda execute, sql, params, many, context: (
+                told.append(sql) or execute(sql, params, many, context)  # type: ignore[func-returns-value]
+            )
+        )
+
+    monkeypatch.setattr(SQLiteFile, "__init__", init)
+    return told
+
+
+def _rows_of_thread(path: Path, thread_id: str) -> list[tuple[object, ...]]:
+    rows = rows_of(path)
+    return [
+        row for table in ("checkpoints", "checkpoint_writes") for row in rows[table]
+        if row[0] == thread_id
+    ]  # fmt: skip
