@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import resource
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -78,6 +79,14 @@ def started(work: Callable[..., None], *args: object, **options: object) -> Iter
         pipe.close()
 
 
+def go_on(sweeper: Child) -> dict[str, Any]:
+    """Let a stepwise sweep go on to its end and return what came of it."""
+    sweeper.told()
+    while not isinstance(heard := sweeper.heard(), dict):
+        sweeper.told()
+    return heard
+
+
 def hold(pipe: Connection, path: Path, *statements: str) -> None:
     """Take the locks of the statements, say so, and keep them until told to let go."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -91,8 +100,11 @@ def hold(pipe: Connection, path: Path, *statements: str) -> None:
 def sweep(pipe: Connection, store: Path, ledger: Path, **options: Any) -> None:
     """Plan to prune everything, say so, wait, execute, and say what came of it.
 
-    With ``stepwise`` it also stops after every commit.
+    With ``stepwise`` it also stops after every commit. A ``temporary_folder`` of its own gives it
+    a lock file of its own too.
     """
+    if folder := options.pop("temporary_folder", None):
+        tempfile.tempdir = str(folder)
     stepwise = options.pop("stepwise", False)
     vacuum = options.pop("vacuum", None)
     _use(store, ledger, **options)
@@ -135,11 +147,9 @@ def command(
     *words: str,
     as_nobody: bool = False,
     largest_file: int | None = None,
-    environment: dict[str, str] | None = None,
     **options: Any,
 ) -> None:
     """Run a command as another user, or where no file grows past a size, and say how it went."""
-    os.environ.update(environment or {})
     _use(store, ledger, **options)
     if as_nobody and os.geteuid() == 0:
         run("history_readout", "--no-save")  # what is imported later may be out of reach

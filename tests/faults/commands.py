@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from ..commands import Ran
@@ -31,3 +36,12 @@ def sentence(ran: Ran) -> str:
     assert line.removeprefix("CommandError: ").startswith("history: ")
     assert line.endswith(".")
     return line
+
+
+def sweeps_in(ledger: Path, *columns: str) -> list[Any]:
+    """Return these columns of every sweep that a ledger in a file has on record, oldest first."""
+    with closing(sqlite3.connect(ledger)) as connection:
+        rows = connection.execute(
+            f"SELECT {', '.join(columns)} FROM history_retention_sweep ORDER BY id"
+        ).fetchall()
+    return [row[0] for row in rows] if len(columns) == 1 else rows

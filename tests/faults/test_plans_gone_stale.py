@@ -20,7 +20,7 @@ from ..store_files import (
     threads_in,
     write_store,
 )
-from .children import started, sweep
+from .children import go_on, started, sweep
 
 THREADS = [ThreadRows(thread_id=f"t{number}", checkpoints=2, writes=2) for number in range(8)]
 NAMES = [ConversationRow(thread_id=f"t{number}") for number in range(4)]
@@ -162,11 +162,3 @@ def test_a_thread_that_another_process_writes_again_stays_as_it_was_written(
 
     assert (outcome["ending"], outcome["removed"], outcome["skipped"]) == ("done", 8, {})
     assert threads_in(store) == threads_in(store, "checkpoint_writes") == {"t0"}
-
-
-def go_on(sweeper: Any) -> dict[str, Any]:
-    """Let a stepwise sweep go on to its end and return its outcome."""
-    sweeper.told()
-    while not isinstance(heard := sweeper.heard(), dict):
-        sweeper.told()
-    return heard
