@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.db import connections
 from django.dispatch import receiver
@@ -86,6 +87,10 @@ class Settings:
 @cache
 def get_settings() -> Settings:
     """Return the settings; ImproperlyConfigured names the key that is wrong and what it takes."""
+    if not settings.USE_TZ:
+        raise ImproperlyConfigured(
+            "history_retention compares instants of many zones, so it needs USE_TZ = True."
+        )
     section = Section(SETTING, getattr(settings, SETTING, {}), _OPTIONS)
     default = Settings()
     stores = _stores(section)
@@ -105,7 +110,7 @@ def get_settings() -> Settings:
 @receiver(setting_changed, dispatch_uid="history_retention.conf")
 def forget(*, setting: str, **_kwargs: object) -> None:
     """Forget the settings when the project's own changed, as tests do."""
-    if setting == SETTING:
+    if setting in (SETTING, "USE_TZ"):
         get_settings.cache_clear()
 
 

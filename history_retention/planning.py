@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from .facts import KeepReason, KeptThread, NamedThread, Plan, PlannedThread
-from .policy import Rules, choose, is_still, leading, rank
+from .exceptions import NoNamingTable
+from .facts import KeepReason, KeptThread, NamedThread, Plan, PlannedThread, State
+from .policy import Bounds, Choice, Rules, choose, is_still, leading, rank, state_of
 from .stores.base import Progress, Store
 
-Allows = Callable[[datetime], bool]
+Allows = Callable[[NamedThread, datetime], bool]
 
 
-def plan_with(store: Store, rules: Rules, limit: int | None, progress: Progress) -> Plan:
+def plan_with(
+    store: Store, rules: Rules, progress: Progress, *, limit: int | None = None, force: bool = False
+) -> Plan:
     """Plan what the rules allow; with ``limit``, those longest idle, prunable ones first.
 
     The age that chose a thread is that of its ids. Its newest row may say of itself that it is
@@ -20,6 +23,8 @@ def plan_with(store: Store, rules: Rules, limit: int | None, progress: Progress)
     """
     mark = store.naming_mark()
     choice = choose(store.indexed_threads(progress), rules)
+    if not force:
+        _require_a_named_thread(store, choice)
     kept = list(choice.kept)
 
     def confirmed(chosen: list[NamedThread], allows: Allows) -> Iterator[PlannedThread]:
@@ -27,17 +32,21 @@ def plan_with(store: Store, rules: Rules, limit: int | None, progress: Progress)
             if thread.last_activity is None:
                 thread_id = thread.stored.thread_id
                 kept.append(KeptThread(thread_id=thread_id, reason=KeepReason.UNKNOWN_AGE))
-            elif allows(thread.last_activity):
+            elif allows(thread, thread.last_activity):
                 yield _planned(thread, thread.last_activity, rules)
 
-    def in_bounds(activity: datetime) -> bool:
+    def in_bounds(thread: NamedThread, activity: datetime) -> bool:
+        if state_of(thread, rules) is State.GRACE:
+            kept.append(KeptThread(thread_id=thread.stored.thread_id, reason=KeepReason.LIVE))
+            return False
         return rules.bounds is not None and rules.bounds.old_enough(activity, rules.now)
+
+    def in_grace_no_more(_thread: NamedThread, activity: datetime) -> bool:
+        return is_still(activity, rules)
 
     prunable = list(confirmed(_limited(choice.prunable, limit), in_bounds))
     left = None if limit is None else limit - len(prunable)
-    reclaimable = list(
-        confirmed(_limited(choice.reclaimable, left), lambda active: is_still(active, rules))
-    )
+    reclaimable = list(confirmed(_limited(choice.reclaimable, left), in_grace_no_more))
     prunable.sort(key=lambda thread: (thread.last_activity, thread.thread_id), reverse=True)
     return Plan(
         database=store.alias,
@@ -50,21 +59,43 @@ def plan_with(store: Store, rules: Rules, limit: int | None, progress: Progress)
         kept=tuple(kept),
         naming_mark=mark,
         notes=store.notes,
+        limit=limit,
+        reclaims=rules.reclaim,
+        orphan_writes=rules.orphan_writes,
+        excluded=rules.excluded,
+        unmatched_exclusions=tuple(sorted(choice.unmatched_exclusions)),
     )
+
+
+def _require_a_named_thread(store: Store, choice: Choice) -> None:
+    """Refuse to call every thread unresumable because of a setting that looks wrong.
+
+    A wrong THREAD_FIELD, or the host's empty copy of its database, names nothing; a vendor's own
+    table lies beside its threads and may well be empty.
+    """
+    if store.named_by and choice.reclaimable and not choice.named_count:
+        raise NoNamingTable(
+            f"{store.alias}: not one of the {choice.thread_count:,} threads here is named by "
+            f"{store.named_by}, which looks like a wrong field or an empty database, so none was "
+            f"removed. Check CONVERSATIONS of {store.alias!r}; if it is right, pass --force to "
+            "history_reclaim."
+        )
 
 
 def recorded_bounds(plan: Plan) -> dict[str, object]:
     """Return the bounds as the ledger keeps them; a selection by its size, not by its ids."""
-    if plan.bounds is None:
-        return {"grace_hours": plan.grace.total_seconds() / 3600}
-    bounds = plan.bounds
+    bounds = plan.bounds or Bounds(thread_ids=frozenset())
     given: dict[str, object] = {
+        "grace_hours": plan.grace.total_seconds() / 3600 if plan.reclaims else None,
+        "limit": plan.limit,
+        "orphan_writes": plan.orphan_writes,
+        "excluded": sorted(plan.excluded),
         "older_than_days": bounds.older_than_days,
         "keep_last": bounds.keep_last,
         "all": bounds.everything,
         "command": bounds.command,
         "project": bounds.project,
-        "selected": None if bounds.thread_ids is None else len(bounds.thread_ids),
+        "selected": len(bounds.thread_ids or ()),
     }
     return {name: value for name, value in given.items() if value}
 

@@ -30,7 +30,7 @@ from django.utils import timezone
 from . import recording
 from .conf import get_settings
 from .exceptions import LedgerMissing, NoNamingTable, UsageError
-from .facts import Ending, Naming, Outcome, Plan, Readout, Removed, Space, VacuumResult
+from .facts import Ending, KeepReason, Naming, Outcome, Plan, Readout, Removed, Space, VacuumResult
 from .locks import only_one
 from .measuring import Totals, read
 from .models import Sweep
@@ -70,7 +70,7 @@ def measure(
             now=now,
             grace=get_settings().grace,
             naming=store.naming,
-            protected=recording.protections(database, now) if save else {},
+            protected=_holds(database, now, needed=save),
         )
         totals = Totals(top)
         threads = totals.counted(read(store.measured_threads(progress), rules))
@@ -82,6 +82,16 @@ def measure(
             readout = totals.readout(store, rules)
             recording.save_measurement(readout)
             return readout
+
+
+def _holds(database: str, now: datetime, *, needed: bool) -> dict[str, KeepReason]:
+    """Return what is held; a readout that is not kept needs no ledger."""
+    try:
+        return recording.protections(database, now)
+    except LedgerMissing:
+        if needed:
+            raise
+        return {}
 
 
 def plan_prune(
