@@ -218,7 +218,8 @@ class Plan:
 
     ``bounds`` is None for a reclaim. ``as_of`` is the instant it was planned for; the grace
     window and the bounds count back from it. ``naming_mark`` is the store's own note of which
-    conversations and turns the plan has seen.
+    conversations and turns the plan has seen. The last five say what was asked for beside the
+    bounds; ``unmatched_exclusions`` were excluded and are no thread of the store.
     """
 
     database: str
@@ -231,6 +232,11 @@ class Plan:
     kept: tuple[KeptThread, ...]
     naming_mark: int
     notes: tuple[str, ...] = ()
+    limit: int | None = None
+    reclaims: bool = True
+    orphan_writes: bool = False
+    excluded: frozenset[str] = frozenset()
+    unmatched_exclusions: tuple[str, ...] = ()
 
     @property
     def threads(self) -> tuple[PlannedThread, ...]:
@@ -284,6 +290,7 @@ class Outcome:
 
     ending: Ending
     removed: Removed
+    removed_ids: tuple[str, ...] = field(default=(), repr=False)
     skipped: tuple[SkippedThread, ...]
     space_before: Space
     space_after: Space

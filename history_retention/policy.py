@@ -3,8 +3,7 @@
 Nothing here reads a clock, a setting or a database. ``now`` is a parameter, every instant is an
 aware datetime in UTC, every size is in bytes. The rules are those of the project's design:
 
-* automatic removal (reclaim) takes only threads that no conversation names, still for the whole
-  grace window;
+* automatic removal (reclaim) takes only threads that no conversation names, still for the grace;
 * prune takes threads somebody could resume, and only inside bounds a person gave;
 * an unknown age is kept, whatever the bounds.
 """
@@ -94,10 +93,9 @@ class Bounds:
 class Rules:
     """All that a choice depends on beside the threads themselves.
 
-    ``protected`` maps thread ids to the reason somebody gave for them (a hold). ``grace`` is
-    how long an unresumable thread must have been still. ``reclaim`` asks for the unresumable
-    threads, minus ``excluded``; ``orphan_writes`` narrows that to threads without a single
-    checkpoint, which no one can resume whatever names them.
+    ``protected`` maps thread ids to why somebody keeps them. ``reclaim`` asks for the unresumable
+    threads that were still for ``grace``, minus ``excluded``; ``orphan_writes`` narrows that to
+    threads without a single checkpoint.
     """
 
     now: datetime
@@ -112,11 +110,17 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What one pass decided. ``prunable`` is ordered newest activity first."""
+    """What one pass decided; ``prunable`` is ordered newest activity first.
+
+    ``named_count`` of the ``thread_count`` threads are named by a conversation.
+    """
 
     prunable: list[NamedThread]
     reclaimable: list[NamedThread]
     kept: list[KeptThread]
+    thread_count: int
+    named_count: int
+    unmatched_exclusions: frozenset[str]
 
 
 def is_still(activity: datetime | None, rules: Rules) -> bool:
@@ -156,7 +160,12 @@ def choose(threads: Iterable[NamedThread], rules: Rules) -> Choice:
     candidates: list[NamedThread] = []
     kept: list[KeptThread] = []
     newest: list[Rank] = []
+    thread_count = named_count = 0
+    unmatched = set(rules.excluded)
     for thread in threads:
+        thread_count += 1
+        named_count += bool(thread.conversations)
+        unmatched.discard(thread.stored.thread_id)
         if _is_orphan(thread, rules):
             _choose_orphan(thread, rules, reclaimable, kept)
         elif rules.bounds is not None and _is_addressed(thread, rules, rules.bounds):
@@ -170,7 +179,14 @@ def choose(threads: Iterable[NamedThread], rules: Rules) -> Choice:
         for thread in candidates:
             _choose_addressed(thread, rules, rules.bounds, floor, prunable, kept)
     prunable.sort(key=rank, reverse=True)
-    return Choice(prunable=prunable, reclaimable=reclaimable, kept=kept)
+    return Choice(
+        prunable=prunable,
+        reclaimable=reclaimable,
+        kept=kept,
+        thread_count=thread_count,
+        named_count=named_count,
+        unmatched_exclusions=frozenset(unmatched),
+    )
 
 
 def _is_orphan(thread: NamedThread, rules: Rules) -> bool:

@@ -7,17 +7,18 @@ SQLite file as a store can never wait for itself.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from django.db import Error
+from django.db import Error, router, transaction
 
-from .exceptions import LedgerMissing
-from .facts import Ending, KeepReason, Plan, Readout, ReadThread, Removed, Space, VacuumResult
+from .exceptions import LedgerMissing, UsageError
+from .facts import Ending, KeepReason, Plan, Readout, ReadThread, Space, VacuumResult
 from .models import Hold, Measurement, Sweep, Thread
+from .sweeping import Swept
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -93,6 +94,21 @@ def save_measurement(readout: Readout) -> None:
         )
 
 
+@contextmanager
+def _outermost() -> Iterator[None]:
+    """Write at once, or refuse: inside a transaction the record could still be rolled back."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(transaction.atomic(using=router.db_for_write(Sweep), durable=True))
+        except RuntimeError as error:
+            raise UsageError(
+                "A sweep was started inside a transaction of the ledger's database, which could "
+                "take back the record of what it removed; nothing was removed. Start it outside "
+                "of atomic()."
+            ) from error
+        yield
+
+
 class SweepRecord:
     """The ledger's row of one sweep, from before its first delete to its end.
 
@@ -114,7 +130,7 @@ class SweepRecord:
         bounds: dict[str, object] | None = None,
         plan: Plan | None = None,
     ) -> None:
-        with ledger():
+        with ledger(), _outermost():
             Sweep.objects.filter(store=database, ending=Ending.RUNNING).update(
                 ending=Ending.INTERRUPTED,
                 error="The process ended before the sweep did; counts are those of its last note.",
@@ -134,14 +150,26 @@ class SweepRecord:
                 file_bytes_before=space.file_bytes,
             )
 
-    def note(self, removed: Removed, skipped: int) -> None:
+    @contextmanager
+    def closing_on_error(self, clock: Callable[[], datetime]) -> Iterator[None]:
+        """Close the row when the work is cut short or fails in a way nobody expected."""
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit):
+            self.finish(Ending.INTERRUPTED, error="Stopped by force.", finished_at=clock())
+            raise
+        except BaseException as error:
+            self.finish(Ending.FAILED, error=str(error), finished_at=clock())
+            raise
+
+    def note(self, swept: Swept) -> None:
         """Bring the counts up to date after a commit."""
-        sweep = self._sweep
+        sweep, removed = self._sweep, swept.removed
         sweep.removed_threads = removed.thread_count
         sweep.removed_checkpoints = removed.checkpoint_count
         sweep.removed_writes = removed.write_count
         sweep.removed_bytes = removed.byte_count
-        sweep.skipped_threads = skipped
+        sweep.skipped_threads = len(swept.skipped)
         with ledger():
             sweep.save()
 

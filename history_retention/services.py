@@ -116,7 +116,7 @@ def plan_prune(
             reclaim=reclaim,
             protected=recording.protections(database, now),
         )
-        return plan_with(store, rules, limit, progress)
+        return plan_with(store, rules, progress, limit=limit)
 
 
 def plan_reclaim(
@@ -131,8 +131,9 @@ def plan_reclaim(
 ) -> Plan:
     """Plan a reclaim: the unresumable threads that were still for the whole grace window.
 
-    ``grace`` below the setting needs ``force``. ``orphan_writes`` narrows to threads without a
-    single checkpoint. Raises NoNamingTable when nothing tells which threads are named.
+    ``grace`` below the setting needs ``force``, and so does a store of which CONVERSATIONS names
+    not a single thread. ``orphan_writes`` narrows to threads without a single checkpoint. Raises
+    NoNamingTable when nothing tells which threads are named.
     """
     configured = get_settings().grace
     grace = configured if grace is None else grace
@@ -156,7 +157,7 @@ def plan_reclaim(
             excluded=frozenset(exclude),
             protected=recording.protections(database, now),
         )
-        return plan_with(store, rules, None, progress)
+        return plan_with(store, rules, progress, force=force or orphan_writes)
 
 
 def execute(
@@ -195,14 +196,17 @@ def execute(
             plan=plan,
         )
 
-        def committed(swept: Swept) -> None:
-            record.note(swept.removed, len(swept.skipped))
+        swept = Swept()
+
+        def committed() -> None:
+            record.note(swept)
             progress("removing", swept.removed.thread_count, len(plan.threads))
 
-        try:
-            swept = sweep(
+        with record.closing_on_error(clock):
+            sweep(
                 store,
                 sorted(plan.threads, key=attrgetter("thread_id")),
+                swept,
                 naming_mark=plan.naming_mark,
                 pace=Pace(box_seconds=settings.box_seconds, gap_seconds=settings.gap_seconds),
                 protections=lambda: recording.protections(plan.database, clock()),
@@ -210,15 +214,13 @@ def execute(
                 committed=committed,
             )
             vacuumed, after = _settled(store, swept, vacuum, before)
-        except BaseException:
-            record.finish(Ending.INTERRUPTED, error="Stopped by force.", finished_at=clock())
-            raise
         unrecorded = record.finish(
             swept.ending, error=swept.error, finished_at=clock(), space=after, vacuum=vacuumed
         )
     return Outcome(
         ending=Ending.PARTIAL if unrecorded and swept.ending is Ending.DONE else swept.ending,
         removed=swept.removed,
+        removed_ids=tuple(swept.thread_ids),
         skipped=tuple(swept.skipped),
         space_before=before,
         space_after=after,
@@ -264,14 +266,15 @@ def vacuum(
             started_at=clock(),
             space=before,
         )
-        if before.free_bytes or before.wal_bytes:
-            result = store.vacuum()
-            ending = Ending.DONE if result.ran else Ending.FAILED
-        else:
-            result = not_vacuumed(f"{database}: nothing is free inside the file; not vacuumed.")
-            ending = Ending.DONE
-        error = result.reason if ending is Ending.FAILED else ""
-        after = store.space()
+        with record.closing_on_error(clock):
+            if before.free_bytes:
+                result = store.vacuum()
+                ending = Ending.DONE if result.ran else Ending.FAILED
+            else:
+                result = not_vacuumed(f"{database}: nothing is free inside the file; not vacuumed.")
+                ending = Ending.DONE
+            error = result.reason if ending is Ending.FAILED else ""
+            after = store.space()
         unrecorded = record.finish(
             ending, error=error, finished_at=clock(), space=after, vacuum=result
         )

@@ -4,7 +4,8 @@ A box is one write transaction of about ``BOX_SECONDS`` that removes whole threa
 boxes the lock is free for ``GAP_SECONDS``, or for as long as it was held if that was longer: a
 writer asks again every 100 ms at worst, and one that misses every gap starves as surely as behind
 one long transaction. Inside the box, before it is deleted, every thread is compared with what the
-plan saw; one that changed is left alone and reported.
+plan saw; one that changed is left alone and reported. The ledger is asked for holds right before
+the lock is taken, so that a slow ledger never keeps an agent waiting.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from .exceptions import HistoryRetentionError
+from .exceptions import HistoryRetentionError, StoreBusy
 from .facts import Ending, KeepReason, PlannedThread, Removed, SkippedThread, SkipReason
 from .stores.base import Store
 
@@ -46,43 +47,53 @@ class Pace:
 def sweep(
     store: Store,
     threads: Sequence[PlannedThread],
+    swept: Swept,
     *,
     naming_mark: int,
     pace: Pace,
     protections: Callable[[], Mapping[str, KeepReason]],
     stop: Callable[[], bool],
-    committed: Callable[[Swept], None],
-) -> Swept:
-    """Remove the threads that are still as planned; every commit is told to ``committed``.
+    committed: Callable[[], None],
+) -> None:
+    """Remove the threads that are still as planned, counting in ``swept`` what was committed.
 
-    Does not raise for what the store or the ledger refuses: ``Swept.error`` is the sentence, and
-    what is counted as removed is what was committed.
+    Every commit is told to ``committed``. Does not raise for what the store or the ledger
+    refuses: ``swept.error`` is the sentence. A locked store is asked again for as long as its
+    connection would wait; it is not waited for with the lock of a half-done commit in hand.
     """
-    swept = Swept()
     box_seconds = pace.box_seconds
     done = 0
+    unlocked_at = time.monotonic()
     try:
         while done < len(threads):
             if stop():
                 swept.ending = Ending.INTERRUPTED
-                return swept
+                return
             box = _Box(store, naming_mark)
-            with store.removing():
-                started = time.monotonic()
-                box.run(threads[done:], protections(), started + box_seconds)
-            held = time.monotonic() - started
-            box_seconds = box_seconds / 2 if held > LONG_HOLD_SECONDS else pace.box_seconds
+            held_threads = protections()
+            started = time.monotonic()
+            try:
+                with store.removing():
+                    started = time.monotonic()
+                    box.run(threads[done:], held_threads, started + box_seconds)
+            except StoreBusy:
+                if time.monotonic() - unlocked_at >= store.patience_seconds:
+                    raise
+                time.sleep(pace.gap_seconds)
+                continue
+            unlocked_at = time.monotonic()
+            seconds = unlocked_at - started
+            box_seconds = box_seconds / 2 if seconds > LONG_HOLD_SECONDS else pace.box_seconds
             done += len(box.removed) + len(box.skipped)
             _count(swept, box)
-            committed(swept)
+            committed()
             if done < len(threads):
-                time.sleep(max(pace.gap_seconds, held))
+                time.sleep(max(pace.gap_seconds, seconds))
     except HistoryRetentionError as error:
         swept.ending = Ending.PARTIAL if swept.removed.thread_count else Ending.FAILED
         swept.error = str(error)
-        return swept
-    swept.ending = Ending.DONE
-    return swept
+    else:
+        swept.ending = Ending.DONE
 
 
 class _Box:

@@ -262,7 +262,7 @@ def test_the_record_says_who_what_and_how_much(store: Path, admin_user: object) 
         admin_user,
         "done",
     )
-    assert sweep.bounds == {"older_than_days": 30}
+    assert sweep.bounds == {"older_than_days": 30, "grace_hours": 24.0}
     assert (sweep.planned_threads, sweep.removed_threads, sweep.skipped_threads) == (2, 2, 0)
     assert sweep.removed_bytes == plan.planned.byte_count == sweep.planned_bytes
     assert sweep.vacuumed

@@ -33,6 +33,8 @@ class Store(ABC):
     identity: str
     """What is the same for everyone who means this store: the path of its file."""
     naming: Naming
+    named_by: str = ""
+    """What the settings say names the threads; empty when it is the vendor's own table."""
     notes: tuple[str, ...]
     """Sentences about what this file lacks and what cannot be told because of it."""
 
@@ -72,9 +74,18 @@ class Store(ABC):
     def naming_mark(self) -> int:
         """Return a mark after which ``rechecked`` looks for new turns."""
 
+    @property
+    @abstractmethod
+    def patience_seconds(self) -> float:
+        """Return how long the connection would wait for another's lock, in seconds."""
+
     @abstractmethod
     def removing(self) -> AbstractContextManager[None]:
-        """Enter a write transaction at once; commit on leaving, roll back on any error."""
+        """Enter a write transaction; commit on leaving, roll back on any error.
+
+        Raises StoreBusy soon, and not only after ``patience_seconds``, when somebody else has
+        the lock, so that the caller decides how to wait.
+        """
 
     @abstractmethod
     def rechecked(

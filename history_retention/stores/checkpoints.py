@@ -126,6 +126,11 @@ class CheckpointStore(Store):
         """Return the newest turn."""
         return self._source.mark()
 
+    @property
+    def patience_seconds(self) -> float:
+        """Return the alias's timeout."""
+        return self._file.patience_seconds
+
     def removing(self) -> AbstractContextManager[None]:
         """Hold the file's write lock from the start of the transaction."""
         return self._file.removing()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Self
 
 from ..conf import StoreOptions
+from ..exceptions import UsageError
 from ..facts import Naming
 from .base import Tables
 from .checkpoints import CHECKPOINT_COLUMNS, WRITE_COLUMNS, CheckpointStore
@@ -33,7 +34,16 @@ class GauntSlothStore(CheckpointStore):
     def over(
         cls, file: SQLiteFile, tables: dict[str, tuple[str, ...]], options: StoreOptions
     ) -> Self:
-        """Return the store; without a table that names threads it can only be read."""
+        """Return the store; without a table that names threads it can only be read.
+
+        Raises UsageError for CONVERSATIONS, which would name threads behind this table's back.
+        """
+        if options.conversations:
+            raise UsageError(
+                f"{file.alias}: CONVERSATIONS is for LangGraph's own tables; in a file of Gaunt "
+                "Sloth its table conversations names the threads. Remove the option; nothing was "
+                "touched."
+            )
         if {"id", "thread_id"} <= set(tables.get("conversations", ())):
             source: NamingSource = ConversationsTable(file, tables, names_empty=False)
             return cls(file, source, Naming.KNOWN, ())

@@ -39,7 +39,11 @@ class LangGraphSQLiteStore(CheckpointStore):
         source: NamingSource
         if options.conversations:
             source = ConversationModels(options.conversations)
-            return cls(file, source, Naming.KNOWN, ())
+            store = cls(file, source, Naming.KNOWN, ())
+            store.named_by = ", ".join(
+                f"{each.model}.{each.thread_field}" for each in options.conversations
+            )
+            return store
         if {"id", "thread_id"} <= set(tables.get("conversations", ())):
             source = ConversationsTable(file, tables, names_empty=True)
             return cls(file, source, Naming.KNOWN, ())

@@ -12,27 +12,30 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 from django.db import Error as DjangoDatabaseError
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..conf import get_settings
-from ..exceptions import HistoryRetentionError, StoreBusy, StoreMissing, StoreUnreadable
+from ..exceptions import HistoryRetentionError, StoreBusy, StoreUnreadable
 from ..facts import Space, VacuumResult
+from .paths import path_of, require_file, size_of, temporary_folder
 
 Value = str | bytes | int | float | None
 """What is bound to a statement."""
 
 BEFORE_ALL_ROWS = -inf
 """Lower than any rowid, the lowest 64-bit integer included."""
+
+LOCK_WAIT_MILLISECONDS = 100
+"""How long a write transaction waits for others when it begins and when it commits."""
 
 VACUUM_MARGIN = 1.1
 """How much more free disk than computed a vacuum must find."""
@@ -107,9 +110,26 @@ class SQLiteFile:
         """Tell whether readers and a writer of this file do not block one another (WAL)."""
         return bool(self.value("PRAGMA journal_mode") == "wal")
 
+    @property
+    def patience_seconds(self) -> float:
+        """Return the alias's busy timeout; Python's own default is 5."""
+        return float(self._connection.settings_dict["OPTIONS"].get("timeout", 5))
+
     @contextmanager
     def removing(self) -> Iterator[None]:
-        """Hold the write lock from the start; commit on leaving, roll back on any error."""
+        """Hold the write lock from the start; commit on leaving, roll back on any error.
+
+        Waits shortly for it: a commit that waits for readers keeps new readers and writers out.
+        """
+        self.run(f"PRAGMA busy_timeout = {LOCK_WAIT_MILLISECONDS}")
+        try:
+            with self._transaction():
+                yield
+        finally:
+            self.run(f"PRAGMA busy_timeout = {round(self.patience_seconds * 1000)}")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
         raw: sqlite3.Connection = self._connection.connection
         try:
             self.run("BEGIN IMMEDIATE")
@@ -127,8 +147,8 @@ class SQLiteFile:
         page = self.value("PRAGMA page_size")
         size = self.value("PRAGMA page_count") * page
         return Space(
-            file_bytes=_size_of(self.path) if self.path else size,
-            wal_bytes=_size_of(Path(f"{self.path}-wal")) if self.path else 0,
+            file_bytes=size_of(self.path) if self.path else size,
+            wal_bytes=size_of(Path(f"{self.path}-wal")) if self.path else 0,
             free_bytes=self.value("PRAGMA freelist_count") * page,
         )
 
@@ -145,7 +165,7 @@ class SQLiteFile:
         """
         if self.path is None:
             return ""
-        folders = [self.path.parent, _temporary_folder()]
+        folders = [self.path.parent, temporary_folder()]
         copies = 2 if folders[0].stat().st_dev == folders[1].stat().st_dev else 1
         need = int(self.live_bytes() * copies * VACUUM_MARGIN)
         for folder in folders[: 3 - copies]:
@@ -189,9 +209,9 @@ def opened(alias: str) -> Iterator[SQLiteFile]:
     Raises StoreMissing, StoreUnreadable or StoreBusy. The file must be there already.
     """
     settings_dict = connections[alias].settings_dict
-    path = _path_of(settings_dict["NAME"])
+    path = path_of(settings_dict["NAME"])
     if path is not None:
-        _require_file(alias, path)
+        require_file(alias, path)
     connection = connections[alias].copy()
     if path is not None and not str(settings_dict["NAME"]).startswith("file:"):
         connection.settings_dict["NAME"] = f"file:{quote(str(path))}?mode=rw"
@@ -250,45 +270,3 @@ def sentence_for(
 
 def _decoded(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
-
-
-def _path_of(name: object) -> Path | None:
-    """Return the real path of a database name, or None for one in memory."""
-    text = str(name)
-    if text.startswith("file:"):
-        uri = urlsplit(text)
-        if "mode=memory" in uri.query or uri.path == ":memory:":
-            return None
-        text = unquote(uri.path)
-    return None if text in ("", ":memory:") else Path(text).resolve()
-
-
-def _require_file(alias: str, path: Path) -> None:
-    """Refuse what SQLite would create, or would hang on."""
-    hint = f"check NAME of {alias!r} in DATABASES"
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        raise StoreMissing(f"{alias}: there is no file {path}; none was created; {hint}.") from None
-    except (OSError, ValueError) as error:
-        raise StoreUnreadable(f"{alias}: {path} cannot be looked at ({error}); {hint}.") from error
-    if stat.S_ISDIR(mode):
-        raise StoreUnreadable(f"{alias}: {path} is a folder, not a database file; {hint}.")
-    if not stat.S_ISREG(mode):
-        raise StoreUnreadable(f"{alias}: {path} is not a regular file; {hint}.")
-
-
-def _size_of(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _temporary_folder() -> Path:
-    """Return where SQLite puts its temporary files (https://www.sqlite.org/tempfiles.html, 5)."""
-    places = (os.environ.get("SQLITE_TMPDIR"), os.environ.get("TMPDIR"))
-    for place in (*places, "/var/tmp", "/usr/tmp", "/tmp"):  # noqa: S108 - SQLite's own list
-        if place and Path(place).is_dir() and os.access(place, os.W_OK | os.X_OK):
-            return Path(place)
-    return Path.cwd()
