@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import heappush, heappushpop
+from math import inf
 
 from .exceptions import UsageError
 from .facts import (
@@ -52,7 +53,8 @@ class Bounds:
 
     def __post_init__(self) -> None:
         """Refuse what is missing, impossible or contradictory, with UsageError."""
-        numeric = self.older_than_days is not None or self.keep_last is not None
+        days = self.older_than_days
+        numeric = days is not None or self.keep_last is not None
         if not (numeric or self.everything or self.thread_ids is not None):
             raise UsageError(
                 "Nothing was removed: a prune needs a bound. "
@@ -63,17 +65,12 @@ class Bounds:
                 "--all means no bound, so it cannot stand beside --older-than or --keep-last: "
                 "pass one or the other."
             )
-        days = self.older_than_days
-        if days is not None and not 1 <= days <= LONGEST_AGE_DAYS:
-            raise UsageError(
-                f"--older-than takes whole days from 1 to {LONGEST_AGE_DAYS}, not {days}; "
-                "for everything pass --all."
-            )
-        if self.keep_last is not None and self.keep_last < 1:
-            raise UsageError(
-                f"--keep-last takes a whole number from 1, not {self.keep_last}; "
-                "for everything pass --all."
-            )
+        for flag, value, highest in (
+            (f"--older-than takes whole days from 1 to {LONGEST_AGE_DAYS}", days, LONGEST_AGE_DAYS),
+            ("--keep-last takes a whole number from 1", self.keep_last, inf),
+        ):
+            if value is not None and not (type(value) is int and 1 <= value <= highest):
+                raise UsageError(f"{flag}, not {value!r}; for everything pass --all.")
 
     def matches(self, conversation: Conversation) -> bool:
         """Tell whether the conversation has the command and project asked for."""
