@@ -243,7 +243,7 @@ def test_settings_are_kept_until_the_setting_changes_and_only_then_read_again(
     retention: Retention,
 ) -> None:
     before = get_settings()
-    with override_settings(USE_TZ=True):
+    with override_settings(LANGUAGE_CODE="en"):
         assert get_settings() is before
 
     retention(BOX_SECONDS=0.5)
