@@ -18,10 +18,11 @@ from django.core.exceptions import (
     ImproperlyConfigured,
     ValidationError,
 )
-from django.db import models
+from django.db import DatabaseError, models, router
 from django.utils import timezone
 
 from ..conf import ConversationSource
+from ..exceptions import StoreUnreadable
 from ..facts import NEVER, PlannedThread, SkipReason
 from .instants import instant_of_text
 from .naming import SCHEMA, Names, NamingSource, compared, in_order, microseconds, named_by
@@ -71,17 +72,13 @@ class ConversationModels(NamingSource):
 
     def changed(self, threads: Sequence[PlannedThread], mark: int) -> dict[str, SkipReason]:
         """Ask the models again, by thread id."""
-        planned = {thread.thread_id: thread for thread in threads}
         now: dict[str, set[Any]] = {}
         active: set[Any] = set()
         for source in self._sources:
-            field = _field(source, source.thread_field)
-            values = [value for value in map(field_value(field), planned) if value is not None]
-            rows = _all(source).filter(**{f"{source.thread_field}__in": values})
+            meant = _Meant(_field(source, source.thread_field), threads)
+            rows = _all(source).filter(**{f"{source.thread_field}__in": meant.values})
             for name, key, activity, _, _ in self._rows(source, rows):
-                for thread in map(planned.get, named_by(name)):
-                    if thread is None:
-                        continue
+                for thread in meant.threads_named(name):
                     now.setdefault(thread.thread_id, set()).add(key)
                     if activity is None or activity > thread.last_activity:
                         active.add(key)
@@ -92,7 +89,7 @@ class ConversationModels(NamingSource):
     ) -> Iterator[tuple[object, int | str, datetime | None, str, str]]:
         """Read thread, id, activity, project and label of the rows that name a thread."""
         named = rows.exclude(**{source.thread_field: None})
-        for row in named.values(*_fields(source)).iterator(2_000):
+        for row in _read(source, named.values(*_fields(source))):
             key = row["pk"] if isinstance(row["pk"], int) else str(row["pk"])
             yield (
                 row[source.thread_field],
@@ -101,6 +98,44 @@ class ConversationModels(NamingSource):
                 str(row.get(source.project_field or "") or ""),
                 str(row.get(source.label_field or "") or ""),
             )
+
+
+class _Meant:
+    """Which threads a value of a thread field means, by the field's and the database's rules.
+
+    A database may say that a value matches though it is spelled otherwise (an upper-case UUID, a
+    number with zeros, a collation without case). Its word counts: the thread is named.
+    """
+
+    def __init__(self, field: models.Field[Any, Any], threads: Sequence[PlannedThread]) -> None:
+        self._exactly: dict[object, list[PlannedThread]] = {}
+        self._loosely: dict[str, list[PlannedThread]] = {}
+        value_of = field_value(field)
+        for thread in threads:
+            value = value_of(thread.thread_id)
+            if value is not None:
+                self._exactly.setdefault(value, []).append(thread)
+                self._loosely.setdefault(str(value).casefold(), []).append(thread)
+
+    @property
+    def values(self) -> list[object]:
+        """List what to ask the database for."""
+        return list(self._exactly)
+
+    def threads_named(self, value: object) -> list[PlannedThread]:
+        """Return the threads that a row with this value names."""
+        return self._exactly.get(value) or self._loosely.get(str(value).casefold(), [])
+
+
+def _read(source: ConversationSource, rows: models.QuerySet[Any]) -> Iterator[dict[str, Any]]:
+    """Stream the rows; StoreUnreadable says whose they are when their database refuses."""
+    try:
+        yield from rows.iterator(2_000)
+    except DatabaseError as error:
+        raise StoreUnreadable(
+            f"The rows of {source.model} that name threads cannot be read from database "
+            f"{rows.db!r} ({error}); nothing more was done. Check CONVERSATIONS and migrate it."
+        ) from error
 
 
 def instant_of_value(value: object) -> datetime | None:
@@ -134,7 +169,9 @@ def _model(source: ConversationSource) -> type[models.Model]:
 
 
 def _all(source: ConversationSource) -> models.QuerySet[Any]:
-    return models.QuerySet(_model(source))
+    """Return the rows where they are written: a replica may not know the newest of them yet."""
+    model = _model(source)
+    return models.QuerySet(model, using=router.db_for_write(model))
 
 
 def _fields(source: ConversationSource) -> list[str]:

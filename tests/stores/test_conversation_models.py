@@ -14,6 +14,7 @@ from django.utils import timezone as django_timezone
 
 from history_retention import services
 from history_retention.conf import get_settings
+from history_retention.exceptions import NoNamingTable, StoreUnreadable
 from history_retention.facts import NEVER, Conversation, KeepReason, Naming, SkipReason, State
 from history_retention.models import Thread
 from history_retention.policy import Bounds
@@ -131,10 +132,10 @@ def test_a_models_own_number_names_a_thread(
     threads: Callable[..., Any], named_by: Callable[..., None]
 ) -> None:
     numbers = [Ticket.objects.create(subject=f"no. {n}").pk for n in range(2)]
-    path = threads(*map(str, numbers), "0", "x", "9" * 40, "٤٢", " 1", "")
+    path = threads(*map(str, numbers), "0", "x", "9" * 40, "٤٢", "")
     named_by(TICKETS)
 
-    assert reclaimable() == sorted(["", " 1", "0", "9" * 40, "x", "٤٢"])
+    assert reclaimable() == sorted(["", "0", "9" * 40, "x", "٤٢"])
     plan = services.plan_prune("history", Bounds(everything=True), now=NOW)
     outcome = services.execute(plan, trigger=Trigger.CODE)
 
@@ -284,6 +285,24 @@ def test_a_model_or_field_that_is_not_there_is_named(
         services.plan_reclaim("history", now=NOW)
 
 
+@pytest.mark.parametrize("rows", [0, 3])
+def test_models_that_name_not_a_single_thread_look_wrong_and_reclaim_refuses(
+    threads: Callable[..., Any], named_by: Callable[..., None], rows: int
+) -> None:
+    path = threads("a", "b")
+    named_by(TICKETS)
+    Ticket.objects.bulk_create([Ticket() for _ in range(rows)])
+
+    with pytest.raises(NoNamingTable, match=r"not one of the 2 threads .* hostapp\.Ticket\.pk"):
+        services.plan_reclaim("history", now=NOW)
+    with pytest.raises(NoNamingTable, match=r"--force"):
+        services.plan_prune("history", Bounds(everything=True), now=NOW)
+    forced = services.plan_reclaim("history", now=NOW, force=True)
+
+    assert [t.thread_id for t in forced.reclaimable] == ["a", "b"]
+    assert threads_in(path) == {"a", "b"}
+
+
 CHANGES: dict[str, tuple[Callable[[Chat], Any], SkipReason | None]] = {
     "untouched": (lambda _row: None, None),
     "retitled": (lambda _row: Chat.objects.update(title="new"), None),
@@ -317,24 +336,25 @@ def test_a_thread_goes_only_if_the_models_still_say_what_the_plan_saw(
 def test_an_unnamed_thread_that_a_model_names_meanwhile_is_left(
     threads: Callable[..., Any], named_by: Callable[..., None]
 ) -> None:
-    name = uuid.uuid4()
-    path = threads(str(name), "b")
+    name, other = uuid.uuid4(), uuid.uuid4()
+    path = threads(str(name), str(other), "b")
     named_by(CHATS)
+    chat(other)
     plan = services.plan_reclaim("history", now=NOW)
     chat(name, 90 * DAY, is_deleted=True)
 
     outcome = services.execute(plan, trigger=Trigger.CODE)
 
     assert [(s.thread_id, s.reason) for s in outcome.skipped] == [(str(name), SkipReason.NAMED)]
-    assert threads_in(path) == {str(name)}
+    assert threads_in(path) == {str(name), str(other)}
 
 
 def test_planning_asks_each_model_once_however_many_rows_it_has(
     threads: Callable[..., Any], named_by: Callable[..., None]
 ) -> None:
-    threads("a", "b")
+    tickets = Ticket.objects.bulk_create([Ticket() for _ in range(4_500)])
+    threads("a", *(str(ticket.pk) for ticket in tickets[:3]))
     named_by(CHATS, TICKETS)
-    Ticket.objects.bulk_create([Ticket() for _ in range(4_500)])
 
     with CaptureQueriesContext(connection) as queries:
         services.plan_prune("history", Bounds(older_than_days=30), now=NOW)
@@ -406,3 +426,73 @@ def test_a_thread_that_wrote_after_the_plan_is_left_beside_models(
 
     assert [(s.thread_id, s.reason) for s in outcome.skipped] == [("a", SkipReason.ACTIVE)]
     assert threads_in(path) == {"a"}
+
+
+def test_a_thread_that_the_database_says_is_named_stays_however_it_is_spelled(
+    threads: Callable[..., Any], named_by: Callable[..., None]
+) -> None:
+    name, other = uuid.uuid4(), uuid.uuid4()
+    path = threads(str(name).upper(), str(other))
+    named_by(CHATS)
+    chat(name)
+    chat(other)
+
+    plan = services.plan_reclaim("history", now=NOW)
+    outcome = services.execute(plan, trigger=Trigger.CODE)
+
+    assert [skipped.reason for skipped in outcome.skipped] == [SkipReason.NAMED]
+    assert threads_in(path) == {str(name).upper(), str(other)}
+
+
+def test_a_number_names_a_thread_that_spells_it_with_zeros(
+    threads: Callable[..., Any], named_by: Callable[..., None]
+) -> None:
+    numbers = [Ticket.objects.create().pk for _ in range(2)]
+    path = threads(f"00{numbers[0]}", str(numbers[1]))
+    named_by(TICKETS)
+
+    plan = services.plan_reclaim("history", now=NOW)
+    outcome = services.execute(plan, trigger=Trigger.CODE)
+
+    assert [skipped.reason for skipped in outcome.skipped] == [SkipReason.NAMED]
+    assert len(threads_in(path)) == 2
+
+
+@pytest.mark.parametrize("source", [TICKETS, NOTES], ids=["numbers", "texts"])
+def test_a_setting_that_names_not_one_thread_reclaims_nothing(
+    threads: Callable[..., Any], named_by: Callable[..., None], source: dict[str, str]
+) -> None:
+    path = threads("user-1", "user-2")
+    named_by(source)
+    Ticket.objects.create()
+    Note.objects.create(slug="n-1", thread="1", day=NOW.date())
+
+    with pytest.raises(NoNamingTable, match="not one of the 2 threads here is named by hostapp"):
+        services.plan_reclaim("history", now=NOW)
+    with pytest.raises(NoNamingTable):
+        services.plan_prune("history", Bounds(older_than_days=30), now=NOW)
+
+    assert threads_in(path) == {"user-1", "user-2"}
+    assert len(services.plan_reclaim("history", now=NOW, force=True).reclaimable) == 2
+
+
+@pytest.mark.django_db(databases=["default", "history"])
+def test_rows_that_cannot_be_read_are_said_to_be_the_hosts(
+    threads: Callable[..., Any], named_by: Callable[..., None], settings: Any
+) -> None:
+    threads("a")
+    named_by(NOTES)
+    settings.DATABASE_ROUTERS = [f"{__name__}.NotesAreElsewhere", *settings.DATABASE_ROUTERS]
+
+    with pytest.raises(StoreUnreadable, match=r"hostapp\.Note .* from database 'history'"):
+        services.plan_reclaim("history", now=NOW)
+
+
+class NotesAreElsewhere:
+    """Write notes to a database without a table for them, and read them from a good one."""
+
+    def db_for_read(self, model: type[Any], **_hints: Any) -> str | None:
+        return "default" if model is Note else None
+
+    def db_for_write(self, model: type[Any], **_hints: Any) -> str | None:
+        return "history" if model is Note else None
