@@ -159,7 +159,6 @@ def _carry_out(
         model_admin.message_user(request, sentence, messages.WARNING)
         return
     user = signed_in(request)
-    removal = log_removal(user.pk, plan) if kind is Sweep.Kind.PRUNE else None
     until = time.monotonic() + REQUEST_SECONDS
     try:
         outcome = services.execute(
@@ -168,13 +167,13 @@ def _carry_out(
             actor=user,
             stop=lambda: time.monotonic() > until,
         )
-        if removal is None:
-            log_sweep(user.pk, kind, plan.database)
-        skipped += [thread.reason for thread in outcome.skipped]
-        level = LEVELS.get(outcome.ending, messages.ERROR)
-        model_admin.message_user(request, told(plan.database, outcome, skipped), level)
     except HistoryRetentionError as error:
         model_admin.message_user(request, str(error), messages.ERROR)
-    finally:
-        if removal is not None:
-            removal.withdraw_unremoved()
+        return
+    if kind is Sweep.Kind.PRUNE:
+        log_removal(user.pk, plan.database, outcome.removed_ids)
+    else:
+        log_sweep(user.pk, kind, plan.database)
+    skipped += [thread.reason for thread in outcome.skipped]
+    level = LEVELS.get(outcome.ending, messages.ERROR)
+    model_admin.message_user(request, told(plan.database, outcome, skipped), level)

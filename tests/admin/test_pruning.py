@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from django.contrib.admin.models import DELETION, LogEntry
 from django.contrib.auth.models import User
+from django.db import connections
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import resolve
 
 from history_retention import services
@@ -43,6 +45,7 @@ from .pages import (
     ticked,
 )
 
+SWEEPS = Sweep._meta.db_table
 EVERYONE = {"large", "small", "recent", "lost-1", "lost-2", "clearing"}
 
 
@@ -90,6 +93,31 @@ def test_what_was_removed_is_on_record_twice(measured: Path, superuser: Client, 
     assert (sweep.removed_threads, sweep.ending, sweep.bounds) == (2, "done", {"selected": 2})
     assert {entry.object_id for entry in entries} == set(keys("large", "small"))
     assert {entry.object_repr for entry in entries} == {"history: large", "history: small"}
+
+
+def test_what_went_is_logged_although_the_ledger_still_lists_it(
+    measured: Path, superuser: Client, keys: Keys
+) -> None:
+    with connections["default"].cursor() as cursor:
+        cursor.execute(
+            f"CREATE TRIGGER keep BEFORE DELETE ON {Thread._meta.db_table} "
+            "BEGIN SELECT RAISE(IGNORE); END"
+        )
+    prune(superuser, keys("large", "small"))
+    assert Thread.objects.filter(pk__in=keys("large", "small")).count() == 2
+    assert threads_in(measured) == EVERYONE - {"large", "small"}
+    assert set(LogEntry.objects.values_list("object_id", flat=True)) == set(keys("large", "small"))
+
+
+def test_nothing_is_logged_before_it_is_gone(measured: Path, superuser: Client, keys: Keys) -> None:
+    form = consent_form(ask_to_prune(superuser, keys("large", "small")))
+    with CaptureQueriesContext(connections["default"]) as queries:
+        superuser.post(THREADS, ticked(form))
+    statements = [query["sql"] for query in queries]
+    logged = [at for at, sql in enumerate(statements) if LogEntry._meta.db_table in sql]
+    recorded = [at for at, sql in enumerate(statements) if f'UPDATE "{SWEEPS}"' in sql]
+    assert len(logged) == 1
+    assert max(recorded) < logged[0]
 
 
 @pytest.mark.parametrize("changes", [{}, {"consent": ["no"]}, {"consent": [""]}])
