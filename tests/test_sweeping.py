@@ -10,9 +10,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from django.db import transaction
 
 from history_retention import services
-from history_retention.exceptions import SweepRunning
+from history_retention.exceptions import SweepRunning, UsageError
 from history_retention.facts import Ending, Plan, SkippedThread, SkipReason
 from history_retention.locks import only_one
 from history_retention.models import Hold, Sweep, Thread
@@ -215,6 +216,89 @@ def test_a_sweep_cut_short_by_an_exception_is_recorded_as_interrupted(
         "Stopped by force.",
     )
     assert threads_in(store) == {"still"}
+
+
+def test_a_sweep_cut_short_by_a_fault_of_ours_is_recorded_as_failed_with_its_words(
+    store: Path,
+) -> None:
+    def stop() -> bool:
+        raise OverflowError("too large")
+
+    with pytest.raises(OverflowError):
+        services.execute(planned(), trigger=Trigger.CODE, stop=stop)
+
+    sweep = Sweep.objects.get()
+    assert (sweep.ending, sweep.error, sweep.finished_at is None) == ("failed", "too large", False)
+
+
+def test_a_sweep_inside_a_transaction_is_refused_since_its_record_could_be_undone(
+    store: Path,
+) -> None:
+    plan = planned()
+
+    with transaction.atomic(), pytest.raises(UsageError, match=r"outside of atomic\(\)"):
+        services.execute(plan, trigger=Trigger.CODE)
+    with transaction.atomic(), pytest.raises(UsageError):
+        services.vacuum("history", now=NOW, trigger=Trigger.CODE)
+
+    assert threads_in(store) == {"changed", "still"}
+    assert Sweep.objects.count() == 0
+
+
+def test_a_reader_that_holds_up_a_commit_holds_up_nobody_else_and_the_sweep_goes_on(
+    store: Path, point_at: Callable[[Path], Path]
+) -> None:
+    plan = planned()
+    reader = sqlite3.connect(store, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT COUNT(*) FROM checkpoints").fetchone()
+    asked = count()
+
+    def stop() -> bool:
+        if next(asked) == 2:
+            # Twice the commit met the reader; between the tries another reader gets in.
+            with closing(sqlite3.connect(store, timeout=0)) as other:
+                assert other.execute("SELECT COUNT(*) FROM checkpoints").fetchone() == (4,)
+            reader.execute("ROLLBACK")
+        return False
+
+    outcome = services.execute(plan, trigger=Trigger.CODE, stop=stop)
+    reader.close()
+
+    assert (outcome.ending, outcome.removed.thread_count) == (Ending.DONE, 2)
+    assert threads_in(store) == set()
+
+
+def test_the_record_keeps_all_that_was_asked_for(written_store: WriteStore) -> None:
+    written_store([ThreadRows(thread_id="a", checkpoints=0), ThreadRows(thread_id="b")])
+
+    plan = services.plan_reclaim(
+        "history",
+        now=NOW,
+        grace=timedelta(hours=1),
+        force=True,
+        exclude=["b", "nobody"],
+        orphan_writes=True,
+    )
+    services.execute(plan, trigger=Trigger.CODE)
+
+    assert plan.unmatched_exclusions == ("nobody",)
+    assert Sweep.objects.get().bounds == {
+        "grace_hours": 1.0,
+        "orphan_writes": True,
+        "excluded": ["b", "nobody"],
+    }
+
+
+def test_a_limit_takes_those_longest_idle_and_is_recorded(store: Path) -> None:
+    add_threads(store, [ThreadRows(thread_id="oldest", age=timedelta(days=90))])
+    add_conversations(store, [ConversationRow(thread_id="oldest", age=timedelta(days=90))])
+
+    plan = services.plan_prune("history", Bounds(everything=True), now=NOW, limit=1, reclaim=False)
+    outcome = services.execute(plan, trigger=Trigger.CODE)
+
+    assert outcome.removed_ids == ("oldest",)
+    assert Sweep.objects.get().bounds == {"all": True, "limit": 1}
 
 
 def test_a_refused_second_table_leaves_the_thread_whole_and_the_sweep_failed(store: Path) -> None:

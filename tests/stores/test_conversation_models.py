@@ -14,7 +14,7 @@ from django.utils import timezone as django_timezone
 
 from history_retention import services
 from history_retention.conf import get_settings
-from history_retention.exceptions import NoNamingTable, StoreUnreadable
+from history_retention.exceptions import NoNamingTable, StoreUnreadable, UsageError
 from history_retention.facts import NEVER, Conversation, KeepReason, Naming, SkipReason, State
 from history_retention.models import Thread
 from history_retention.policy import Bounds
@@ -496,3 +496,15 @@ class NotesAreElsewhere:
 
     def db_for_write(self, model: type[Any], **_hints: Any) -> str | None:
         return "history" if model is Note else None
+
+
+def test_models_for_a_file_whose_own_table_names_its_threads_are_refused(
+    written_store: WriteStore, named_by: Callable[..., None]
+) -> None:
+    path = written_store([ThreadRows(thread_id="a")], layout="gaunt_sloth")
+    named_by(NOTES)
+
+    with pytest.raises(UsageError, match="CONVERSATIONS is for LangGraph's own tables"):
+        services.plan_reclaim("history", now=NOW)
+
+    assert threads_in(path) == {"a"}
