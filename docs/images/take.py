@@ -62,7 +62,7 @@ def prepare(folder: Path) -> str:
 
     write_demo_store(folder / "history.db", now=timezone.now())
     call_command("migrate", verbosity=0)
-    user = User.objects.create_superuser("ada")
+    user = User.objects.create_superuser("staff")
     services.measure("history", now=timezone.now())
     held = Thread.objects.filter(state="resumable")[2]
     Hold.objects.create(
