@@ -508,3 +508,13 @@ def test_models_for_a_file_whose_own_table_names_its_threads_are_refused(
         services.plan_reclaim("history", now=NOW)
 
     assert threads_in(path) == {"a"}
+
+
+def test_a_file_of_gaunt_sloth_takes_no_models_beside_its_own_table(
+    written_store: WriteStore, named_by: Callable[..., None]
+) -> None:
+    written_store([ThreadRows(thread_id="a")])
+    named_by(NOTES)
+
+    with pytest.raises(UsageError, match="CONVERSATIONS is for LangGraph's own tables"):
+        services.plan_reclaim("history", now=NOW)

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+
+from history_retention import services
+from history_retention.conf import StoreOptions
+from history_retention.exceptions import LayoutUnknown, UsageError
+from history_retention.stores import LAYOUTS, open_store
+from history_retention.stores.gaunt_sloth import GauntSlothStore
+from history_retention.stores.langgraph_sqlite import LangGraphSQLiteStore
+from history_retention.stores.opening import layout_of
+
+from ..conftest import WriteStore
+from ..store_files import FIXTURES, NOW, Layout, ThreadRows, rows_of
+
+STATE = ("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "type")
+CHECKPOINTS = (*STATE, "checkpoint", "metadata")
+WRITES = (*STATE[:3], "task_id", "idx", "channel", "type", "value")
+
+
+class SlothOfMyOwn(GauntSlothStore):
+    """A layout that a project brings along."""
+
+    layout = "my_sloth"
+
+
+NO_LAYOUT = 5
+
+
+def files(kind: str) -> list[str]:
+    return sorted(
+        str(path.relative_to(FIXTURES))
+        for path in (FIXTURES / kind).rglob("*.db")
+        if path.is_file()
+    )
+
+
+@pytest.mark.parametrize("name", files("langgraph"))
+def test_every_langgraph_file_is_told_by_its_tables(
+    fixture_store: Callable[[str], Path], name: str
+) -> None:
+    fixture_store(name)
+
+    with open_store("history") as store:
+        assert store.layout == "langgraph_sqlite"
+
+
+@pytest.mark.parametrize("name", files("gaunt_sloth"))
+def test_every_gaunt_sloth_file_is_told_by_its_tables(
+    fixture_store: Callable[[str], Path], name: str
+) -> None:
+    fixture_store(name)
+
+    with open_store("history") as store:
+        assert store.layout == "gaunt_sloth"
+
+
+@pytest.mark.parametrize("name", ["v14-several.after.sqlite", "v4-forked.before.sqlite"])
+def test_a_store_of_a_layout_that_is_not_known_is_left_alone(
+    fixture_store: Callable[[str], Path], name: str
+) -> None:
+    path = fixture_store(f"harness/{name}")
+    before = path.read_bytes()
+
+    with (
+        pytest.raises(LayoutUnknown, match=r"no history that this package knows .*events, "),
+        open_store("history"),
+    ):
+        pytest.fail("it was opened")
+
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("tables", "layout"),
+    [
+        ({"checkpoints": CHECKPOINTS, "checkpoint_writes": WRITES}, GauntSlothStore),
+        ({"checkpoints": CHECKPOINTS, "writes": WRITES}, LangGraphSQLiteStore),
+        ({"checkpoints": CHECKPOINTS, "writes": (*WRITES, "task_path")}, LangGraphSQLiteStore),
+        ({"checkpoints": (*CHECKPOINTS, "more"), "writes": WRITES, "x": ()}, LangGraphSQLiteStore),
+        ({"checkpoints": CHECKPOINTS}, None),
+        ({"writes": WRITES}, None),
+        ({"checkpoints": CHECKPOINTS[:-1], "writes": WRITES}, None),
+        ({"checkpoints": CHECKPOINTS, "writes": WRITES[1:]}, None),
+        ({"checkpoints": ("id", "name"), "checkpoint_writes": ("id",)}, None),
+        ({}, None),
+    ],
+)
+def test_a_layout_is_told_by_tables_and_columns(
+    tables: dict[str, tuple[str, ...]], layout: type | None
+) -> None:
+    options = StoreOptions(alias="history")
+
+    if layout is None:
+        with pytest.raises(LayoutUnknown, match="nothing was touched"):
+            layout_of(options, tables)
+    else:
+        assert layout_of(options, tables) is layout
+
+
+def test_many_tables_are_not_all_listed() -> None:
+    tables = {f"t{number:02}": () for number in range(30)}
+
+    with pytest.raises(LayoutUnknown) as refused:
+        layout_of(StoreOptions(alias="history"), tables)
+
+    assert "its tables: t00, t01, t02, t03, t04, t05, t06, t07, …)" in str(refused.value)
+
+
+@pytest.mark.parametrize("layout", ["gaunt_sloth", "langgraph_sqlite"])
+def test_a_layout_asked_for_by_name_must_be_there(
+    written_store: WriteStore, retention: Callable[..., None], layout: Layout
+) -> None:
+    other = next(name for name in LAYOUTS if name != layout)
+    written_store([ThreadRows(thread_id="a")], layout=layout)
+
+    retention(STORES={"history": {"LAYOUT": layout}})
+    with open_store("history") as store:
+        assert store.layout == layout
+    retention(STORES={"history": {"LAYOUT": other}})
+    with pytest.raises(LayoutUnknown, match=f"layout '{other}' are not all there"):
+        services.measure("history", now=NOW)
+
+
+def test_a_layout_of_a_projects_own_is_found_by_its_path(
+    written_store: WriteStore, retention: Callable[..., None]
+) -> None:
+    written_store([ThreadRows(thread_id="a")])
+    retention(STORES={"history": {"LAYOUT": f"{__name__}.SlothOfMyOwn"}})
+
+    readout = services.measure("history", now=NOW, save=False)
+
+    assert (readout.layout, readout.thread_count) == ("my_sloth", 1)
+
+
+@pytest.mark.parametrize(
+    ("layout", "told"),
+    [
+        ("no_such", "neither auto, nor one of gaunt_sloth, langgraph_sqlite, nor a class"),
+        ("no.such.module.Layout", "nor a class to import"),
+        (f"{__name__}.NoLayout", "nor a class to import"),
+        (f"{__name__}.NO_LAYOUT", "is not a subclass of stores.base.Store"),
+        ("history_retention.facts.Plan", "is not a subclass of stores.base.Store"),
+    ],
+)
+def test_a_layout_that_is_none_is_named(
+    written_store: WriteStore, retention: Callable[..., None], layout: str, told: str
+) -> None:
+    written_store()
+    retention(STORES={"history": {"LAYOUT": layout}})
+
+    with pytest.raises(ImproperlyConfigured, match=told):
+        services.measure("history", now=NOW)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        ", PRIMARY KEY (checkpoint_id)",
+        ", PRIMARY KEY (checkpoint_ns, thread_id, checkpoint_id)",
+        ", PRIMARY KEY (thread_id COLLATE NOCASE, checkpoint_ns, checkpoint_id)",
+    ],
+)
+def test_a_table_with_another_key_is_not_the_vendors_and_left_alone(
+    written_store: WriteStore, key: str
+) -> None:
+    path = written_store()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP TABLE checkpoints")
+        connection.execute(
+            "CREATE TABLE checkpoints (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT,"
+            f" parent_checkpoint_id TEXT, type TEXT, checkpoint BLOB, metadata BLOB{key})"
+        )
+        connection.execute(
+            "INSERT INTO checkpoints VALUES ('a', '', '1f14f8c6-ee96-6007-8000-000000000007', NULL,"
+            " 'json', x'00', NULL)"
+        )
+    before = rows_of(path)
+
+    with pytest.raises(LayoutUnknown, match="the primary key of checkpoints is not the one"):
+        services.plan_reclaim("history", now=NOW)
+
+    assert rows_of(path) == before
+
+
+def test_a_table_that_is_a_view_is_no_table(written_store: WriteStore) -> None:
+    path = written_store()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("ALTER TABLE checkpoints RENAME TO kept")
+        connection.execute("CREATE VIEW checkpoints AS SELECT * FROM kept")
+
+    with pytest.raises(LayoutUnknown, match="no history that this package knows"):
+        services.measure("history", now=NOW)
+
+
+def test_a_store_in_memory_is_opened_without_looking_for_a_file(
+    point_at: Callable[[Path], Path],
+) -> None:
+    point_at(Path(":memory:"))
+
+    with pytest.raises(LayoutUnknown, match="it has no tables"):
+        services.measure("history", now=NOW)
+
+
+def test_a_database_of_another_kind_is_refused_before_it_is_reached(
+    written_store: WriteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written_store()
+    monkeypatch.setattr(connections["history"], "vendor", "postgresql", raising=False)
+
+    with pytest.raises(LayoutUnknown, match=r"in SQLite files only, and 'history' is postgresql"):
+        services.measure("history", now=NOW)
+
+
+@pytest.mark.parametrize("alias", ["nowhere", "", "default"])
+def test_an_alias_that_is_no_store_is_refused(written_store: WriteStore, alias: str) -> None:
+    written_store()
+
+    with pytest.raises(UsageError, match="is no store of"), open_store(alias):
+        pytest.fail("it was opened")
