@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
+from django.core.exceptions import ImproperlyConfigured
+
 from . import services
 from .conf import default_store, get_settings
 from .exceptions import HistoryRetentionError, NoNamingTable, SweepRunning
@@ -45,6 +47,8 @@ class Round:
             self.report[alias] = {"skipped": str(refusal)}
         except HistoryRetentionError as error:
             self.failures.setdefault(alias, error)
+        except ImproperlyConfigured as error:
+            self.failures.setdefault(alias, HistoryRetentionError(f"{alias}: {error}"))
         else:
             logger.info("%s of %s: %s", verb, alias, self.report[alias])
 

@@ -247,6 +247,20 @@ def test_a_store_that_fails_does_not_stop_the_others(
 
 
 @pytest.mark.usefixtures("frozen_clock")
+def test_a_wrong_setting_of_one_store_does_not_stop_the_others(
+    written_store: WriteStore, retention: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written_store(ONE_OF_EACH, NAMED)
+    monkeypatch.setitem(connections.databases, "misset", {**connections.databases["history"]})
+    retention(STORES={"misset": {"LAYOUT": "elsewhere.Layout"}, "history": {}})
+
+    with pytest.raises(HistoryRetentionError, match="misset: LAYOUT 'elsewhere"):
+        tasks.reclaim()
+
+    assert threads_in(path) == {"named", "fresh"}
+
+
+@pytest.mark.usefixtures("frozen_clock")
 def test_two_stores_that_fail_are_both_named(
     point_at: Callable[[Path], Path], tmp_path: Path, second_store: None
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from django.contrib import admin, messages
 from django.contrib.admin.options import ModelAdmin
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponseRedirect
@@ -30,6 +31,9 @@ else:
             """Ignore the model named for the type checker."""
             return cls
 
+
+REFUSALS = (HistoryRetentionError, ImproperlyConfigured)
+"""What is told to whoever asked: a store that refuses, or a setting of it that is wrong."""
 
 ModelT = TypeVar("ModelT", bound=Model)
 View = TypeVar("View", bound=Callable[..., Any])
@@ -72,7 +76,7 @@ class OperationsAdmin(ReadOnlyAdmin[ModelT]):
 
 
 def errors_as_messages(view: View) -> View:
-    """Show the sentence of a HistoryRetentionError on the model's list instead of failing."""
+    """Show the sentence of one of ``REFUSALS`` on the model's list instead of failing."""
 
     @wraps(view)
     def wrapper(
@@ -80,7 +84,7 @@ def errors_as_messages(view: View) -> View:
     ) -> Any:
         try:
             return view(model_admin, request, *args, **kwargs)
-        except HistoryRetentionError as error:
+        except REFUSALS as error:
             model_admin.message_user(request, str(error), messages.ERROR)
             return HttpResponseRedirect(list_url(model_admin))
 

@@ -22,10 +22,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from .. import services
-from ..exceptions import HistoryRetentionError, UsageError
+from ..exceptions import UsageError
 from ..facts import Ending, Plan
 from ..models import Sweep
-from .base import OperationsAdmin, signed_in
+from .base import REFUSALS, OperationsAdmin, signed_in
 from .confirmation_rows import StorePage, store_page
 from .consent import MOST_THREADS, Agreed, held_against, opened, sealed
 from .log_entries import log_removal, log_sweep
@@ -167,7 +167,7 @@ def _carry_out(
             actor=user,
             stop=lambda: time.monotonic() > until,
         )
-    except HistoryRetentionError as error:
+    except REFUSALS as error:
         model_admin.message_user(request, str(error), messages.ERROR)
         return
     if kind is Sweep.Kind.PRUNE:

@@ -11,10 +11,10 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from .. import services
-from ..exceptions import HistoryRetentionError
 from ..facts import State
 from ..models import Thread
 from ..policy import Bounds
+from .base import REFUSALS
 from .confirming import StorePlan
 
 GONE = _("no longer in the store")
@@ -63,7 +63,7 @@ def _plan(selection: Selection, as_of: datetime) -> StorePlan:
             now=as_of,
             reclaim=False,
         )
-    except HistoryRetentionError as error:
+    except REFUSALS as error:
         return StorePlan(store=selection.store, error=str(error))
     decided = {thread.thread_id for thread in plan.threads}
     decided |= {thread.thread_id for thread in plan.kept}

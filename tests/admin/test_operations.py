@@ -284,6 +284,33 @@ def test_a_file_that_is_no_database_is_a_message(
     assert path.read_text() == "These are no checkpoints.\n" * 100
 
 
+@pytest.mark.parametrize("address", [MEASURE, RECLAIM, VACUUM])
+@pytest.mark.parametrize("layout", ["elsewhere.Layout", "pathlib.Path"])
+def test_a_wrong_layout_is_a_message(
+    measured: Path,
+    superuser: Client,
+    retention: Callable[..., None],
+    address: str,
+    layout: str,
+) -> None:
+    retention(STORES={"history": {"LAYOUT": layout}})
+    response = superuser.post(address, {"consent": "yes"}, follow=True)
+    ((level, text),) = messages_of(response)
+    assert (response.status_code, level) == (200, "error")
+    assert f"LAYOUT '{layout}' is n" in text
+
+
+def test_a_wrong_model_of_conversations_is_a_message(
+    written_store: WriteStore, superuser: Client, retention: Callable[..., None]
+) -> None:
+    written_store([ThreadRows(thread_id="one")], None, layout="langgraph_sqlite")
+    retention(STORES={"history": {"CONVERSATIONS": {"MODEL": "elsewhere.Chat"}}})
+    response = superuser.post(MEASURE, follow=True)
+    ((level, text),) = messages_of(response)
+    assert (response.status_code, level) == (200, "error")
+    assert "CONVERSATIONS with model 'elsewhere.Chat'" in text
+
+
 def test_an_operation_offers_the_other_stores(
     measured: Path, second_store: Path, superuser: Client
 ) -> None:

@@ -360,6 +360,21 @@ def test_a_missing_file_is_said_and_does_not_hold_up_the_other_store(
     assert [level for level, _ in messages_of(response)] == ["error", "success"]
 
 
+def test_a_wrong_setting_of_one_store_is_said_and_does_not_hold_up_the_other(
+    measured: Path,
+    second_store: Path,
+    superuser: Client,
+    keys: Keys,
+    retention: Callable[..., None],
+) -> None:
+    services.measure("other", now=NOW)
+    retention(STORES={"history": {}, "other": {"LAYOUT": "elsewhere.Layout"}})
+    response = prune(superuser, [*keys("small"), *keys("small", store="other")])
+    assert threads_in(measured) == EVERYONE - {"small"}
+    assert threads_in(second_store) == {"small"}
+    assert [level for level, _ in messages_of(response)] == ["error", "success"]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
