@@ -20,7 +20,7 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from django.core.paginator import Paginator
 from django.db import DatabaseError
-from django.db.models import Max, Min, QuerySet
+from django.db.models import Count, Max, QuerySet
 from django.db.models.expressions import Combinable
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.functional import cached_property
@@ -29,10 +29,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from ..conf import default_store, get_settings
-from ..exceptions import HistoryRetentionError
 from ..models import Conversation, Session, Thread
 from ..stores import open_store
-from .base import ModelT, OperationsAdmin, View, asked_store
+from .base import REFUSALS, ModelT, OperationsAdmin, View, asked_store
 from .words import cell, thread_name
 
 if TYPE_CHECKING:
@@ -75,16 +74,17 @@ class VendorPaginator(Pages):
 
     @cached_property
     def count(self) -> int:
-        """Add up ranges of keys; keys that are no numbers are counted at once."""
-        rows = cast("QuerySet[Any]", self.object_list).order_by()
-        ends = rows.aggregate(first=Min("pk")), rows.aggregate(last=Max("pk"))
-        first, last = ends[0]["first"], ends[1]["last"]
-        if not (isinstance(first, int) and isinstance(last, int)):
-            return int(rows.count())
-        return sum(
-            rows.filter(pk__gte=start, pk__lt=start + KEYS_A_COUNT).count()
-            for start in range(first, last + 1, KEYS_A_COUNT)
-        )
+        """Add up pieces in the order of the key; keys that are no numbers are counted at once."""
+        rows = cast("QuerySet[Any]", self.object_list).order_by("pk")
+        total, rest = 0, rows
+        while True:
+            piece = rest.values("pk")[:KEYS_A_COUNT].aggregate(keys=Count("*"), last=Max("pk"))
+            total += piece["keys"]
+            if piece["keys"] < KEYS_A_COUNT:
+                return int(total)
+            if not isinstance(piece["last"], int):
+                return int(rows.count())
+            rest = rows.filter(pk__gt=piece["last"])
 
 
 class VendorChangeList(ChangeList):
@@ -117,7 +117,7 @@ def _with_sentence(view: View) -> View:
             with open_store(store):
                 pass
             response = view(model_admin, request, *args, **kwargs)
-        except HistoryRetentionError as error:
+        except REFUSALS as error:
             sentence = str(error)
         except DatabaseError as error:
             sentence = _("%(store)s cannot be read here: %(error)s.") % {

@@ -106,7 +106,8 @@ def test_the_order_is_that_of_the_key_whatever_the_address_asks(
         superuser.get(TURNS + "?o=9")
     orders = [query["sql"].split("ORDER BY")[1] for query in queries if "ORDER BY" in query["sql"]]
     assert orders
-    assert all(order.split()[0] == '"sessions"."id"' for order in orders)
+    in_pieces = "1"  # the one column of a piece that is counted: the key
+    assert {order.split()[0] for order in orders} == {'"sessions"."id"', in_pieces}
 
 
 @pytest.mark.parametrize("address", [CONVERSATIONS, TURNS, CONVERSATION, TURN])
@@ -217,17 +218,47 @@ def test_a_value_that_is_no_text_is_a_sentence(talked: Path, superuser: Client) 
     assert "history cannot be read here" in text_of(page)
 
 
-def test_turns_are_counted_in_pieces(
+def test_turns_are_counted_in_pieces_of_rows_however_far_apart_their_keys_lie(
     talked: Path, superuser: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_conversations(talked, [ConversationRow(thread_id="b", turns=TURN_AGE * 24)])
     with closing(sqlite3.connect(talked)) as store, store:
         store.execute("DELETE FROM sessions WHERE id % 5 = 2")
-    monkeypatch.setattr(vendor, "KEYS_A_COUNT", 10)
+        store.execute("UPDATE sessions SET id = id * 10000000000 WHERE id > 3")
+        store.execute("UPDATE sessions SET id = -id WHERE id = 1")
+    monkeypatch.setattr(vendor, "KEYS_A_COUNT", 8)
     with CaptureQueriesContext(connections["history"]) as queries:
         page = superuser.get(TURNS)
     assert page.context["cl"].result_count == 20
     assert sum("COUNT(*)" in query["sql"] for query in queries) == 3
+
+
+@pytest.mark.parametrize("numbers", [5, 6])
+def test_a_last_piece_that_is_full_or_empty_counts_as_any(
+    talked: Path, superuser: Client, monkeypatch: pytest.MonkeyPatch, numbers: int
+) -> None:
+    with closing(sqlite3.connect(talked)) as store, store:
+        store.execute("DELETE FROM sessions")
+        store.executemany(
+            "INSERT INTO sessions (id, ts) VALUES (?, '2026-11-30T12:00:00Z')",
+            [(number,) for number in range(numbers)],
+        )
+    monkeypatch.setattr(vendor, "KEYS_A_COUNT", 3)
+    assert superuser.get(TURNS).context["cl"].result_count == numbers
+
+
+def test_keys_that_are_no_numbers_are_counted_as_well(
+    talked: Path, superuser: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(sqlite3.connect(talked)) as store, store:
+        store.executescript(
+            "DROP TABLE conversations;"
+            "CREATE TABLE conversations (id TEXT PRIMARY KEY, started_ts TEXT, project TEXT,"
+            " command TEXT, model TEXT, thread_id TEXT);"
+            "INSERT INTO conversations (id) VALUES ('a'), ('b'), ('c');"
+        )
+    monkeypatch.setattr(vendor, "KEYS_A_COUNT", 2)
+    assert superuser.get(CONVERSATIONS).context["cl"].result_count == 3
 
 
 def test_the_list_of_turns_takes_as_many_queries_for_99_as_for_1(
