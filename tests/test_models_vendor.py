@@ -17,7 +17,7 @@ from django.db.models.signals import pre_delete, pre_save
 from django.template import Context, Template
 from django.test.utils import CaptureQueriesContext
 
-from history_retention.exceptions import StoreReadOnly, StoreUnreadable, UsageError
+from history_retention.exceptions import StoreMissing, StoreReadOnly, StoreUnreadable, UsageError
 from history_retention.models import (
     Checkpoint,
     CheckpointWrite,
@@ -370,6 +370,19 @@ def test_a_store_that_is_not_there_has_no_rows_and_is_not_created(
     path = point_at(tmp_path / "none.db")
 
     assert list(model.objects.for_store("history")) == []
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("alias", [None, "history"])
+def test_asking_a_store_that_is_not_there_creates_no_file(
+    point_at: Callable[[Path], Path], tmp_path: Path, model: type[VendorModel], alias: str | None
+) -> None:
+    path = point_at(tmp_path / "none.db")
+
+    with pytest.raises(StoreMissing, match="none was created"):
+        model.objects.using(alias).count()
+
     assert not path.exists()
 
 

@@ -9,7 +9,7 @@ from django.db import connections, models
 
 from ..conf import store_options
 from ..exceptions import StoreMissing, StoreReadOnly
-from ..stores import sqlite
+from ..stores import paths, sqlite
 
 M = TypeVar("M", bound="VendorModel")
 
@@ -25,6 +25,17 @@ def refuse_write(model: type[models.Model]) -> NoReturn:
 
 class ReadOnlyQuerySet(models.QuerySet[M]):
     """Rows to look at. What would write raises StoreReadOnly before it reaches a database."""
+
+    @property
+    def db(self) -> str:
+        """Return where the rows are read; StoreMissing rather than let SQLite create the file."""
+        alias = super().db
+        connection = connections[alias]
+        if connection.vendor == "sqlite" and not self.query.is_empty():
+            path = paths.path_of(connection.settings_dict["NAME"])
+            if path is not None:
+                paths.require_file(alias, path)
+        return alias
 
     def only(self, *fields: str) -> Self:
         """Load these fields alone, payloads among them when they are named."""
