@@ -152,6 +152,18 @@ def test_exclude_may_be_repeated_and_takes_any_thread_id(written_store: WriteSto
     assert threads_in(path) == {"", "-x", "a b", "日本語🧵"}
 
 
+@pytest.mark.parametrize("flag", ["--no-input", "--dry-run"])
+def test_an_exclusion_that_is_no_thread_is_named_and_nothing_goes(
+    written_store: WriteStore, flag: str
+) -> None:
+    path = written_store([ThreadRows(thread_id="kept"), ThreadRows(thread_id="free")])
+
+    ran = run("history_reclaim", flag, "--exclude=kep t", "--exclude=free", "--exclude=fr\nee")
+
+    assert (ran.status, ran.out, threads_in(path)) == (2, "", {"kept", "free"})
+    assert "(fr\\nee, kep t)" in ran.err
+
+
 @pytest.mark.parametrize("exclude", ["kept", ["kept"], ("kept",), {"kept"}])
 def test_call_command_takes_one_exclusion_or_several(
     written_store: WriteStore, exclude: object

@@ -10,11 +10,13 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from ... import services
+from ...exceptions import UsageError
 from ...facts import Outcome, Plan
 from ...policy import LONGEST_AGE_DAYS
 from . import _flags
 from ._documents import Document, reclaim_document
 from ._sweep import SweepCommand
+from ._text import printable
 
 
 class Command(SweepCommand):
@@ -53,7 +55,7 @@ class Command(SweepCommand):
         grace = _flags.whole_number(
             "--grace", options["grace"], highest=LONGEST_AGE_DAYS * 24, unit="whole hours"
         )
-        return partial(
+        plan = partial(
             services.plan_reclaim,
             self.database,
             now=self.as_of,
@@ -62,7 +64,20 @@ class Command(SweepCommand):
             exclude=_flags.texts("--exclude", options["exclude"]),
             orphan_writes=_flags.switch("--orphan-writes", options["orphan_writes"]),
         )
+        return lambda **watching: _with_known_exclusions(plan(**watching))
 
     def document(self, plan: Plan, outcome: Outcome | None) -> Document:
         """Describe the reclaim."""
         return reclaim_document(plan, dry_run=self.rehearsing, outcome=outcome)
+
+
+def _with_known_exclusions(plan: Plan) -> Plan:
+    """Refuse a misspelled exception: the thread that was meant to stay would go."""
+    if plan.unmatched_exclusions:
+        named = ", ".join(map(printable, plan.unmatched_exclusions))
+        raise UsageError(
+            f"{plan.database}: nothing was removed: --exclude names what is no thread of this "
+            f"store ({named}). Correct it or leave it out; with --dry-run -v 2 the threads that "
+            "would go are listed."
+        )
+    return plan
