@@ -145,6 +145,17 @@ def test_a_store_where_nothing_names_threads_says_so_beside_the_json(
     assert "history_reclaim" not in as_text.out
 
 
+def test_no_prune_is_recommended_where_it_would_find_nothing(written_store: WriteStore) -> None:
+    written_store([ThreadRows(thread_id="t")], None)
+
+    readout = run("history_readout")
+    prune = run("history_prune", "--all", "--dry-run", "--format=json")
+
+    assert prune.document["prunable"] == []
+    assert "1 thread with" in readout.out
+    assert "history_prune" not in readout.out
+
+
 def test_an_empty_store_has_totals_and_no_table(written_store: WriteStore) -> None:
     written_store()
 

@@ -67,7 +67,8 @@ def _advice(readout: Readout) -> Iterable[str]:
             f"Next: history_reclaim{where} --dry-run lists what no one can resume "
             f"({size(readout.reclaimable.byte_count)})."
         )
-    if readout.thread_count > readout.unresumable.thread_count:
+    named = readout.thread_count > readout.unresumable.thread_count
+    if named and readout.naming is not Naming.BROKEN:  # without its table no prune finds any
         yield (
             f"Next: history_prune{where} --older-than 30 --dry-run lists what has been idle "
             "for 30 days."
