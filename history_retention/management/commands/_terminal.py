@@ -12,7 +12,7 @@ from typing import Self
 
 from django.core.management.base import OutputWrapper
 
-Handler = Callable[[int, FrameType | None], object] | int | None
+Disposition = Callable[[int, FrameType | None], object] | int | None
 
 SECONDS_BETWEEN_LINES = 0.1
 
@@ -69,7 +69,7 @@ class StopRequests:
 
     def __init__(self) -> None:
         self._asked = False
-        self._before: dict[signal.Signals, Handler] = {}
+        self._before: dict[signal.Signals, Disposition] = {}
 
     def __call__(self) -> bool:
         """Tell whether somebody wants the work to stop."""
