@@ -32,7 +32,7 @@ from .log_entries import log_removal, log_sweep
 from .words import grouped, told, told_of_nothing
 
 REQUEST_SECONDS = 20.0
-"""How long a sweep may take of one request; servers commonly end one after 30 seconds."""
+"""How long the sweeps of a request may take together; servers commonly end one after 30 s."""
 
 Measured = Mapping[str, tuple[int, int, int]]
 
@@ -88,8 +88,9 @@ def confirm(
             for each in planned:
                 if each.error:
                     model_admin.message_user(request, each.error, messages.ERROR)
+            until = time.monotonic() + REQUEST_SECONDS
             for one in agreed:
-                _carry_out(model_admin, request, operation.kind, one)
+                _carry_out(model_admin, request, operation.kind, one, until)
             return None
     as_of = timezone.now()
     return _ask(model_admin, request, operation, as_of, operation.plan(as_of), problem)
@@ -149,9 +150,13 @@ def _ask(
 
 
 def _carry_out(
-    model_admin: OperationsAdmin[Any], request: HttpRequest, kind: Sweep.Kind, agreed: Agreed
+    model_admin: OperationsAdmin[Any],
+    request: HttpRequest,
+    kind: Sweep.Kind,
+    agreed: Agreed,
+    until: float,
 ) -> None:
-    """Remove what was agreed to and say what became of it."""
+    """Remove what was agreed to, until the clock shows ``until``; say what became of it."""
     plan = agreed.plan
     skipped = [thread.reason for thread in agreed.changed]
     if not plan.threads:
@@ -159,7 +164,6 @@ def _carry_out(
         model_admin.message_user(request, sentence, messages.WARNING)
         return
     user = signed_in(request)
-    until = time.monotonic() + REQUEST_SECONDS
     try:
         outcome = services.execute(
             plan,

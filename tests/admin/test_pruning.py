@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from django.contrib.admin.models import DELETION, LogEntry
@@ -314,6 +315,27 @@ def test_threads_of_several_stores_are_shown_and_removed_store_by_store(
         ("history", 1),
         ("other", 1),
     }
+
+
+def test_all_stores_of_a_request_share_its_time(
+    measured: Path,
+    second_store: Path,
+    superuser: Client,
+    keys: Keys,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    services.measure("other", now=NOW)
+    selected = [*keys("small"), *keys("small", store="other")]
+    form = consent_form(ask_to_prune(superuser, selected))
+
+    def clock() -> float:
+        return 15.0 * (2 - len({"small"} & threads_in(measured)) + Sweep.objects.count())
+
+    monkeypatch.setattr(confirming, "time", SimpleNamespace(monotonic=clock))
+    response = superuser.post(THREADS, ticked(form), follow=True)
+    assert threads_in(measured) == EVERYONE - {"small"}
+    assert threads_in(second_store) == {"small"}
+    assert [level for level, _ in messages_of(response)] == ["success", "warning"]
 
 
 def test_another_stores_thread_of_the_same_id_stays(
