@@ -16,9 +16,11 @@ from dataclasses import dataclass, field, replace
 
 from .exceptions import HistoryRetentionError, StoreBusy
 from .facts import Ending, KeepReason, PlannedThread, Removed, SkippedThread, SkipReason
-from .stores.base import Store
+from .stores.base import Store, parts
 
-THREADS_A_CHECK = 32
+ROWS_A_CHECK = 500
+"""Rows of threads compared with the plan at once, in a few milliseconds."""
+
 LONG_HOLD_SECONDS = 0.1
 """A lock held longer than this halves the next box."""
 
@@ -109,8 +111,7 @@ class _Box:
         self, threads: Sequence[PlannedThread], held: Mapping[str, KeepReason], deadline: float
     ) -> None:
         """Go on with whole threads until the time is up; at least one is dealt with."""
-        for start in range(0, len(threads), THREADS_A_CHECK):
-            part = threads[start : start + THREADS_A_CHECK]
+        for part in parts(threads, lambda thread: thread, ROWS_A_CHECK):
             changed = self._store.rechecked(part, self._naming_mark)
             for thread in part:
                 reason = changed.get(thread.thread_id)

@@ -8,6 +8,7 @@ from contextlib import closing
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import transaction
@@ -418,13 +419,13 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     told: list[str] = []
     plain_init = SQLiteFile.__init__
 
-    def init(self: SQLiteFile, *args: object) -> None:
-        plain_init(self, *args)  # type: ignore[arg-type]
-        self._connection.execute_wrappers.append(
-            lambda execute, sql, params, many, context: (
-                told.append(sql) or execute(sql, params, many, context)  # type: ignore[func-returns-value]
-            )
-        )
+    def overheard(execute: Callable[..., Any], sql: str, *args: Any) -> Any:
+        told.append(sql)
+        return execute(sql, *args)
+
+    def init(self: SQLiteFile, *args: Any) -> None:
+        plain_init(self, *args)
+        self._connection.execute_wrappers.append(overheard)
 
     monkeypatch.setattr(SQLiteFile, "__init__", init)
     return told

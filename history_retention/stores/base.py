@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
 
 from ..facts import NamedThread, Naming, PlannedThread, SkipReason, Space, VacuumResult
 
@@ -23,6 +23,10 @@ Tables = Mapping[str, Collection[str]]
 
 Progress = Callable[[str, int, int], None]
 """Called with a verb ("measuring"), how much is done and how much there is."""
+
+T = TypeVar("T")
+THREADS_A_PART = 200
+"""Threads named in one statement; the limit of parameters is 999 on old builds of SQLite."""
 
 
 class Store(ABC):
@@ -108,3 +112,35 @@ class Store(ABC):
     @abstractmethod
     def vacuum(self) -> VacuumResult:
         """Give free pages back to the file system; reports instead of raising when it cannot."""
+
+
+class Rows(Protocol):
+    """Something that knows how many rows a thread has."""
+
+    @property
+    def checkpoint_count(self) -> int:
+        """Rows of checkpoints."""
+
+    @property
+    def write_count(self) -> int:
+        """Rows of writes."""
+
+
+def parts(
+    threads: Sequence[T], rows_of: Callable[[T], Rows], most_rows: int
+) -> Iterator[Sequence[T]]:
+    """Cut threads into parts of at most so many rows, or of one thread that has more.
+
+    A part goes into one statement, so it has no more threads than old builds of SQLite take
+    parameters.
+    """
+    start = rows = 0
+    for position, thread in enumerate(threads):
+        counts = rows_of(thread)
+        size = counts.checkpoint_count + counts.write_count
+        if position > start and (rows + size > most_rows or position - start == THREADS_A_PART):
+            yield threads[start:position]
+            start, rows = position, 0
+        rows += size
+    if threads:
+        yield threads[start:]

@@ -27,17 +27,22 @@ from ..facts import (
     StoredThread,
     VacuumResult,
 )
-from .base import Progress, Store
+from .base import Progress, Store, parts
 from .instants import HAS_TIMED_ID, PREFIX_BYTES, instant_of_id, instant_of_payload
 from .naming import NamingSource, named
-from .scans import Count, StateTable, counts_by_key, counts_by_row, counts_of_threads
+from .scans import (
+    Count,
+    StateTable,
+    blob_threads,
+    counts_by_key,
+    counts_by_row,
+    counts_of_threads,
+)
 from .sqlite import SQLiteFile, encoded, is_plain, sort_key
 
 CHECKPOINTS = StateTable(name="checkpoints", payload=("checkpoint", "metadata"))
-CHECKPOINT_COLUMNS = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint", "metadata"}
-WRITE_COLUMNS = {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "value"}
-THREADS_A_LOOKUP = 200
-"""Threads named in one statement; SQLite's limit of parameters is 999 on old builds."""
+ROWS_A_LOOKUP = 5_000
+"""Rows looked up by key in one statement, or those of one thread that has more."""
 
 
 class CheckpointStore(Store):
@@ -99,13 +104,13 @@ class CheckpointStore(Store):
                 found = {position: count for _, position, count in items}
                 progress("choosing", done, 0)
                 yield self._stored(found.get(0), found.get(1), weighed=False)
+            yield from self._blob_threads()
 
         return named(stored(), self._source.names())
 
     def weighed(self, threads: Sequence[NamedThread]) -> Iterator[NamedThread]:
         """Return the threads that are still there, with bytes and the newest row's own time."""
-        for start in range(0, len(threads), THREADS_A_LOOKUP):
-            part = threads[start : start + THREADS_A_LOOKUP]
+        for part in parts(threads, lambda thread: thread.stored, ROWS_A_LOOKUP):
             counts = self._counts([thread.stored.thread_id for thread in part], weigh=True)
             for thread in part:
                 checkpoints, writes = counts[thread.stored.thread_id]
@@ -180,6 +185,23 @@ class CheckpointStore(Store):
     def vacuum(self) -> VacuumResult:
         """Rewrite the file without its free pages."""
         return self._file.vacuum()
+
+    def _blob_threads(self) -> Iterator[StoredThread]:
+        """Tell of threads whose ids are BLOBs; their age is unknown, so they are kept."""
+        rows: dict[str, list[int]] = {}
+        for position, table in enumerate(self._tables):
+            for thread_id, count in blob_threads(self._file, table):
+                rows.setdefault(thread_id, [0, 0])[position] = count
+        for thread_id, (checkpoints, writes) in rows.items():
+            yield StoredThread(
+                thread_id=thread_id,
+                checkpoint_count=checkpoints,
+                write_count=writes,
+                byte_count=None,
+                first_activity=None,
+                last_activity=None,
+                fingerprint=b"",
+            )
 
     def _counts(
         self, thread_ids: list[str], *, weigh: bool

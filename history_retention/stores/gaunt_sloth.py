@@ -12,8 +12,9 @@ from ..conf import StoreOptions
 from ..exceptions import UsageError
 from ..facts import Naming
 from .base import Tables
-from .checkpoints import CHECKPOINT_COLUMNS, WRITE_COLUMNS, CheckpointStore
+from .checkpoints import CheckpointStore
 from .naming import ConversationsTable, NamingSource, Nothing
+from .scans import holds_state_in
 from .sqlite import SQLiteFile
 
 
@@ -26,9 +27,7 @@ class GauntSlothStore(CheckpointStore):
     @classmethod
     def recognises(cls, tables: Tables) -> bool:
         """Tell by the two state tables; the oldest files have no more."""
-        return CHECKPOINT_COLUMNS <= set(tables.get("checkpoints", ())) and WRITE_COLUMNS <= set(
-            tables.get("checkpoint_writes", ())
-        )
+        return holds_state_in(tables, cls.writes_table)
 
     @classmethod
     def over(

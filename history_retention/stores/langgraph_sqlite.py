@@ -12,9 +12,10 @@ from typing import Self
 from ..conf import StoreOptions
 from ..facts import Naming
 from .base import Tables
-from .checkpoints import CHECKPOINT_COLUMNS, WRITE_COLUMNS, CheckpointStore
+from .checkpoints import CheckpointStore
 from .conversation_models import ConversationModels
 from .naming import ConversationsTable, NamingSource, Nothing
+from .scans import holds_state_in
 from .sqlite import SQLiteFile
 
 
@@ -27,9 +28,7 @@ class LangGraphSQLiteStore(CheckpointStore):
     @classmethod
     def recognises(cls, tables: Tables) -> bool:
         """Tell by the two state tables, with or without the later ``task_path``."""
-        return CHECKPOINT_COLUMNS <= set(tables.get("checkpoints", ())) and WRITE_COLUMNS <= set(
-            tables.get("writes", ())
-        )
+        return holds_state_in(tables, cls.writes_table)
 
     @classmethod
     def over(

@@ -18,6 +18,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from .base import Tables
 from .instants import HAS_TIMED_ID
 from .scratch import Scratch
 from .sqlite import BEFORE_ALL_ROWS, SQLiteFile, encoded, sort_key
@@ -25,10 +26,26 @@ from .sqlite import BEFORE_ALL_ROWS, SQLiteFile, encoded, sort_key
 ROWS_A_CHUNK = {True: 20_000, False: 5_000}
 """Rows read in one statement, in a write-ahead file and in a rollback-journal file."""
 
-THREADS_A_PAGE = {True: 2_000, False: 500}
-"""Threads counted from an index in one statement, likewise."""
+KEYS_A_PAGE = 5_000
+"""Index entries read in one statement; the second look at them finds them in SQLite's cache."""
 
-_TIMED = f"CASE WHEN {HAS_TIMED_ID} THEN checkpoint_id END"
+_TIMED = f"CASE WHEN {HAS_TIMED_ID} AND typeof(thread_id) = 'text' THEN checkpoint_id END"
+
+
+CHECKPOINT_COLUMNS = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint", "metadata"}
+WRITE_COLUMNS = {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "value"}
+
+
+def holds_state_in(tables: Tables, writes_table: str) -> bool:
+    """Tell whether checkpoints are there, and writes in this table and in no other.
+
+    In a file with both writes tables a thread could lie in either, and be removed in part.
+    """
+    return CHECKPOINT_COLUMNS <= set(tables.get("checkpoints", ())) and [
+        name
+        for name in ("checkpoint_writes", "writes")
+        if WRITE_COLUMNS <= set(tables.get(name, ()))
+    ] == [writes_table]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,24 +79,40 @@ class Count:
 
 
 def counts_by_key(file: SQLiteFile, table: StateTable) -> Iterator[Count]:
-    """Stream the table's threads in thread id order, from its primary-key index alone."""
-    size = THREADS_A_PAGE[file.is_write_ahead()]
-    after = ">= ''"
+    """Stream the table's threads in thread id order, from its primary-key index alone.
+
+    A statement ends with the thread that a page of index entries ends in, so its length is that
+    of a page and one thread. BLOBs as thread ids are left to ``blob_threads``.
+    """
+    within = "thread_id >= '' AND thread_id < x''"
     params: list[str | bytes] = []
     while True:
-        page = file.rows(
+        last = file.rows(
+            f"SELECT thread_id FROM {table.name} WHERE {within}"
+            f" ORDER BY thread_id LIMIT 1 OFFSET {KEYS_A_PAGE - 1}",
+            params,
+        )
+        ids = [encoded(thread_id) for (thread_id,) in last]
+        until = " AND thread_id <= CAST(%s AS TEXT)" if ids else ""
+        for row in file.rows(
             "SELECT thread_id, COUNT(*), 0, MAX(timed), MIN(timed), COUNT(*) - COUNT(timed),"
             " MAX(row) FROM"
             f" (SELECT thread_id, rowid AS row, {_TIMED} AS timed FROM {table.name}"
-            f" WHERE thread_id {after} AND thread_id < x'')"
-            f" GROUP BY thread_id LIMIT {size}",
-            params,
-        )
-        for row in page:
+            f" WHERE {within}{until}) GROUP BY thread_id",
+            [*params, *ids],
+        ):
             yield Count(*row)
-        if len(page) < size:
+        if not ids:
             return
-        after, params = "> CAST(%s AS TEXT)", [encoded(page[-1][0])]
+        within, params = "thread_id > CAST(%s AS TEXT) AND thread_id < x''", ids
+
+
+def blob_threads(file: SQLiteFile, table: StateTable) -> list[tuple[str, int]]:
+    """Return thread ids that are BLOBs, as text, with their rows; no saver writes such."""
+    rows = file.rows(
+        f"SELECT thread_id, COUNT(*) FROM {table.name} WHERE thread_id >= x'' GROUP BY thread_id"
+    )
+    return [(raw.decode("utf-8", "surrogateescape"), count) for raw, count in rows]
 
 
 def counts_of_threads(

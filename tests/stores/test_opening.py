@@ -226,3 +226,15 @@ def test_an_alias_that_is_no_store_is_refused(written_store: WriteStore, alias: 
 
     with pytest.raises(UsageError, match="is no store of"), open_store(alias):
         pytest.fail("it was opened")
+
+
+def test_a_file_with_the_writes_of_both_layouts_is_left_alone(written_store: WriteStore) -> None:
+    path = written_store([ThreadRows(thread_id="a")])
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE writes AS SELECT * FROM checkpoint_writes")
+    before = path.read_bytes()
+
+    with pytest.raises(LayoutUnknown, match="its tables: checkpoint_writes, checkpoints, "):
+        services.plan_reclaim("history", now=NOW)
+
+    assert path.read_bytes() == before

@@ -159,12 +159,15 @@ def test_an_id_that_is_no_text_is_seen_and_of_unknown_age(
     assert activity(by_rows) == {thread_id: None, "a": MAY} == activity(by_keys)
 
 
-def test_a_blob_as_thread_id_is_measured_and_never_chosen(written_store: WriteStore) -> None:
+def test_a_blob_as_thread_id_is_measured_and_kept_as_of_unknown_age(
+    written_store: WriteStore,
+) -> None:
     path = written_store()
     insert(path, CHECKPOINT, [(b"b", "", IN_MAY, b"12", None), ("a", "", IN_MAY, b"1", None)])
 
     assert sizes(measured()) == {"a": 1, "b": 2}
-    assert [thread.stored.thread_id for thread in indexed()] == ["a"]
+    assert activity(measured()) == {"a": MAY, "b": None} == activity(indexed())
+    assert counted(measured()) == counted(indexed())
 
 
 @pytest.mark.parametrize(
@@ -248,8 +251,7 @@ def test_no_thread_is_lost_where_one_page_of_the_index_ends(
     written_store: WriteStore, journal_mode: str, beyond: int
 ) -> None:
     path = written_store(journal_mode=journal_mode)
-    size = scans.THREADS_A_PAGE[journal_mode == "wal"]
-    threads = [f"{n:06}" for n in range(size + beyond)]
+    threads = [f"{n:06}" for n in range(scans.KEYS_A_PAGE + beyond)]
     insert(path, CHECKPOINT, [(thread_id, "", IN_MAY, b"", None) for thread_id in threads])
     insert(path, write_row("gaunt_sloth"), [("000000", "", IN_MAY, n, b"") for n in range(9)])
 
