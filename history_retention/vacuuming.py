@@ -28,12 +28,11 @@ class VacuumForecast:
 
 def forecast(store: Store) -> VacuumForecast:
     """Tell what a vacuum of the store would need, and why it could not run if so."""
-    live = store.live_bytes()
     return VacuumForecast(
         layout=store.layout,
         space=store.space(),
-        live_bytes=live,
-        needed_bytes=2 * live,
+        live_bytes=store.live_bytes(),
+        needed_bytes=store.vacuum_need(),
         refusal=store.vacuum_refusal(),
     )
 
@@ -53,7 +52,7 @@ def vacuum_after(store: Store, swept: Swept, wanted: bool | None) -> VacuumResul
         return store.vacuum()
     return not_vacuumed(
         f"{store.alias}: not vacuumed: history_vacuum would give {free:,} bytes back, needs up to "
-        f"{2 * live:,} bytes of free disk and blocks writers for about "
+        f"{store.vacuum_need():,} bytes of free disk and blocks writers for about "
         f"{max(1, live // VACUUM_BYTES_A_SECOND)} s."
     )
 

@@ -103,7 +103,11 @@ class Store(ABC):
 
     @abstractmethod
     def live_bytes(self) -> int:
-        """Return the bytes of the pages in use, which a vacuum copies twice."""
+        """Return the bytes of the pages in use, which a vacuum rewrites."""
+
+    @abstractmethod
+    def vacuum_need(self) -> int:
+        """Return the bytes of free disk that a vacuum takes at its peak."""
 
     @abstractmethod
     def vacuum_refusal(self) -> str:

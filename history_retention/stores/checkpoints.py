@@ -178,6 +178,10 @@ class CheckpointStore(Store):
         """Return the bytes of the pages in use."""
         return self._file.live_bytes()
 
+    def vacuum_need(self) -> int:
+        """Return the bytes of both copies that SQLite writes."""
+        return self._file.vacuum_need()
+
     def vacuum_refusal(self) -> str:
         """Say which folder lacks the disk for a vacuum."""
         return self._file.vacuum_refusal()

@@ -40,6 +40,8 @@ LOCK_WAIT_MILLISECONDS = 100
 VACUUM_MARGIN = 1.1
 """How much more free disk than computed a vacuum must find."""
 
+_VACUUM_COPIES = 2
+
 _SENTENCES = {
     sqlite3.SQLITE_NOTADB: "is not a SQLite database; check NAME in DATABASES",
     sqlite3.SQLITE_CORRUPT: "is damaged; restore it from a backup or recover it with sqlite3",
@@ -153,22 +155,27 @@ class SQLiteFile:
         )
 
     def live_bytes(self) -> int:
-        """Return the size of the pages in use, which a vacuum copies twice."""
+        """Return the size of the pages in use."""
         used = self.value("PRAGMA page_count") - self.value("PRAGMA freelist_count")
         return int(used * self.value("PRAGMA page_size"))
 
-    def vacuum_refusal(self) -> str:
-        """Say why a vacuum would not have the disk it needs, or return an empty string.
+    def vacuum_need(self) -> int:
+        """Return the bytes of free disk that a vacuum takes at its peak, wherever they lie.
 
         SQLite writes one copy of the live pages in its folder for temporary files and one
-        beside the database (journal or WAL), so at its peak the file takes itself and two more.
+        beside the database (journal or WAL).
         """
+        return _VACUUM_COPIES * self.live_bytes()
+
+    def vacuum_refusal(self) -> str:
+        """Say why a vacuum would not have the disk it needs, or return an empty string."""
         if self.path is None:
             return ""
         folders = [self.path.parent, temporary_folder()]
-        copies = 2 if folders[0].stat().st_dev == folders[1].stat().st_dev else 1
-        need = int(self.live_bytes() * copies * VACUUM_MARGIN)
-        for folder in folders[: 3 - copies]:
+        if folders[0].stat().st_dev == folders[1].stat().st_dev:
+            del folders[1:]
+        need = int(self.vacuum_need() / len(folders) * VACUUM_MARGIN)
+        for folder in folders:
             usage = os.statvfs(folder)
             free = usage.f_bavail * usage.f_frsize
             if free < need:
@@ -180,7 +187,7 @@ class SQLiteFile:
 
     def vacuum(self) -> VacuumResult:
         """Rewrite the file without its free pages and truncate its write-ahead log."""
-        need = 2 * self.live_bytes()
+        need = self.vacuum_need()
         refusal = self.vacuum_refusal()
         if refusal:
             return VacuumResult(ran=False, reason=refusal, needed_bytes=need)
