@@ -309,6 +309,14 @@ def test_a_thread_goes_when_all_its_conversations_are_old() -> None:
     assert (ids(choice.prunable), choice.kept) == (["s"], [])
 
 
+def test_young_state_saves_a_thread_whose_conversations_are_all_old() -> None:
+    shared = thread("s", days(5), conversation(1, days(40)), conversation(2, days(31)))
+
+    choice = choose([shared], rules(MONTH))
+
+    assert (choice.prunable, choice.kept) == ([], [])
+
+
 def test_a_thread_of_two_commands_stays_when_one_is_asked_for() -> None:
     shared = thread(
         "s", days(40), conversation(1, days(40)), conversation(2, days(40), command="code")

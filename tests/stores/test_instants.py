@@ -254,6 +254,15 @@ def test_a_time_that_is_not_the_checkpoints_own_is_not_told(document: dict[str, 
         assert instant_of_payload(payload[:PREFIX_BYTES]) is None
 
 
+@pytest.mark.parametrize("head", [b"\xb4", b"\xd9\x14", b"\xda\x00\x14", b"\xdb\x00\x00\x00\x14"])
+def test_a_msgpack_text_of_any_width_tells_its_time(head: bytes) -> None:
+    payload = b"\xde\x00\x01\xda\x00\x02ts" + head + b"2026-10-01T00:00:00Z"
+
+    assert (
+        instant_of_payload(payload) == OCTOBER == instant_of_text(ormsgpack.unpackb(payload)["ts"])
+    )
+
+
 def test_a_stray_byte_in_another_text_does_not_hide_the_time() -> None:
     assert instant_of_payload(b'{"v":"\xff","ts":"2026-10-01T00:00:00Z","t') == OCTOBER
 

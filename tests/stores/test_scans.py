@@ -184,11 +184,20 @@ def test_one_row_whose_id_tells_no_time_makes_the_whole_age_unknown(
             " parent_checkpoint_id TEXT, type TEXT, checkpoint BLOB, metadata BLOB,"
             " PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id))"
         )
-    insert(path, CHECKPOINT, [("t", "", IN_MAY, b"1", None), ("t", "", checkpoint_id, b"1", None)])
+    stated = b'{"ts":"2026-05-14T12:00:00Z"}'
+    insert(
+        path,
+        CHECKPOINT,
+        [
+            ("t", "", IN_MAY, b"1", None),
+            ("t", "", "x-1", stated, None),
+            ("t", "", checkpoint_id, b"1", None),
+        ],
+    )
     point_at(path)
 
     assert activity(measured()) == {"t": None} == activity(indexed())
-    assert counted(measured()) == {"t": (2, 0)} == counted(indexed())
+    assert counted(measured()) == {"t": (3, 0)} == counted(indexed())
 
 
 def test_an_upper_case_id_tells_its_time_though_it_sorts_elsewhere(
@@ -272,6 +281,26 @@ def test_no_row_is_lost_where_one_chunk_of_rows_ends(
     assert sum(writes for _, writes in counted(measured()).values()) == rows
     assert counted(measured()) == counted(indexed())
     assert sum(size or 0 for size in sizes(measured()).values()) == 2 * rows
+
+
+def test_what_the_chunks_tell_of_one_thread_is_put_together(written_store: WriteStore) -> None:
+    path = written_store()
+    minutes = [3_000, *range(1, 10_000), 20_000, 5]
+    ids = [checkpoint_id_at(MAY + timedelta(minutes=minute), n) for n, minute in enumerate(minutes)]
+    insert(path, CHECKPOINT, [("t", "", each, b"1", None) for each in ids])
+    (whole,) = measured()
+
+    insert(path, CHECKPOINT, [("t", "", "undefined", b"1", None)])
+
+    (with_odd,) = measured()
+    assert whole.stored.first_activity == MAY + timedelta(minutes=1) == indexed_first_activity()
+    assert whole.stored.last_activity == MAY + timedelta(minutes=20_000)
+    assert (with_odd.stored.last_activity, with_odd.stored.checkpoint_count) == (None, 10_003)
+
+
+def indexed_first_activity() -> datetime | None:
+    (thread,) = indexed()
+    return thread.stored.first_activity
 
 
 @pytest.mark.parametrize(
