@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import ormsgpack
@@ -82,10 +83,7 @@ def copy_fixture(name: str, folder: Path) -> Path:
         with gzip.open(source) as packed, copy.open("wb") as unpacked:
             shutil.copyfileobj(packed, unpacked)
         return copy
-    copy.write_bytes(source.read_bytes())
-    log = source.with_name(f"{source.name}-wal")
-    if log.exists() and log.stat().st_size:
-        copy.with_name(log.name).write_bytes(log.read_bytes())
+    _copy_with_logs(source, copy)
     return copy
 
 
@@ -157,22 +155,36 @@ def add_conversations(
 
 
 def rows_of(path: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Return every row of every table of a SQLite file, with the schema under sqlite_master."""
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-        schema = connection.execute(
-            "SELECT type, name, tbl_name, sql FROM sqlite_master"
-        ).fetchall()
-        names = [name for kind, name, *_ in schema if kind == "table"]
-        rows = {
-            name: sorted(connection.execute(f'SELECT * FROM "{name}"').fetchall(), key=repr)
-            for name in names
-        }
+    """Return every row of every table of a SQLite file, with the schema under sqlite_master.
+
+    Reads a copy: opening a file in WAL mode leaves files beside it, and may change it.
+    """
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / path.name
+        _copy_with_logs(path, copy)
+        with closing(sqlite3.connect(copy)) as connection:
+            schema = connection.execute(
+                "SELECT type, name, tbl_name, sql FROM sqlite_master"
+            ).fetchall()
+            names = [name for kind, name, *_ in schema if kind == "table"]
+            rows = {
+                name: sorted(connection.execute(f'SELECT * FROM "{name}"').fetchall(), key=repr)
+                for name in names
+            }
     return rows | {"sqlite_master": sorted(schema, key=repr)}
 
 
 def threads_in(path: Path, table: str = "checkpoints") -> set[str]:
     """Return the ids of the threads that have rows in one of the state tables."""
     return {row[0] for row in rows_of(path)[table]}
+
+
+def _copy_with_logs(source: Path, copy: Path) -> None:
+    """Copy a SQLite file with what its logs hold; the ``-shm`` is built anew by opening."""
+    for suffix in ("", "-wal", "-journal"):
+        part = source.with_name(source.name + suffix)
+        if not suffix or (part.exists() and part.stat().st_size):
+            copy.with_name(copy.name + suffix).write_bytes(part.read_bytes())
 
 
 def _ids(

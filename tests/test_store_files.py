@@ -88,3 +88,13 @@ def test_a_copied_fixture_brings_what_only_its_log_holds_and_no_index_of_it(tmp_
 
     assert sorted(path.name for path in tmp_path.iterdir()) == [copy.name, f"{copy.name}-wal"]
     assert len(rows_of(copy)["events"]) > 0
+
+
+def test_looking_at_a_store_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    path = write_store(tmp_path / "store.db", [ThreadRows(thread_id="a")], journal_mode="wal")
+    before = path.read_bytes()
+
+    rows_of(path)
+
+    assert [file.name for file in tmp_path.iterdir()] == ["store.db"]
+    assert path.read_bytes() == before
