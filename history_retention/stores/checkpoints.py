@@ -33,10 +33,10 @@ from .naming import NamingSource, named
 from .scans import (
     Count,
     StateTable,
-    blob_threads,
     counts_by_key,
     counts_by_row,
     counts_of_threads,
+    writes_tables,
 )
 from .sqlite import SQLiteFile, encoded, is_plain, sort_key
 
@@ -65,6 +65,13 @@ class CheckpointStore(Store):
         self._source = source
         self._writes = StateTable(name=self.writes_table, payload=("value",))
         self._tables = (CHECKPOINTS, self._writes)
+        others = set(writes_tables(file.tables())) - {self.writes_table}
+        if others:
+            raise LayoutUnknown(
+                f"{self.alias}: beside {self.writes_table} there is the table {min(others)} with "
+                "writes of another layout, so a thread would be removed in part; nothing was "
+                "touched. Keep the two agents' stores in two files."
+            )
         for table in self._tables:
             if file.key_columns(table.name)[:3] != [
                 ("thread_id", "BINARY"),
@@ -104,7 +111,6 @@ class CheckpointStore(Store):
                 found = {position: count for _, position, count in items}
                 progress("choosing", done, 0)
                 yield self._stored(found.get(0), found.get(1), weighed=False)
-            yield from self._blob_threads()
 
         return named(stored(), self._source.names())
 
@@ -189,23 +195,6 @@ class CheckpointStore(Store):
     def vacuum(self) -> VacuumResult:
         """Rewrite the file without its free pages."""
         return self._file.vacuum()
-
-    def _blob_threads(self) -> Iterator[StoredThread]:
-        """Tell of threads whose ids are BLOBs; their age is unknown, so they are kept."""
-        rows: dict[str, list[int]] = {}
-        for position, table in enumerate(self._tables):
-            for thread_id, count in blob_threads(self._file, table):
-                rows.setdefault(thread_id, [0, 0])[position] = count
-        for thread_id, (checkpoints, writes) in rows.items():
-            yield StoredThread(
-                thread_id=thread_id,
-                checkpoint_count=checkpoints,
-                write_count=writes,
-                byte_count=None,
-                first_activity=None,
-                last_activity=None,
-                fingerprint=b"",
-            )
 
     def _counts(
         self, thread_ids: list[str], *, weigh: bool

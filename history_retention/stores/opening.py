@@ -59,9 +59,15 @@ def layout_of(options: StoreOptions, tables: Tables) -> type[Store]:
                 f"({_listed(tables)}); nothing was touched. Check NAME and LAYOUT of {alias!r}."
             )
         return layout
-    for layout in LAYOUTS.values():
-        if layout.recognises(tables):
-            return layout
+    found = [layout for layout in LAYOUTS.values() if layout.recognises(tables)]
+    if len(found) > 1:
+        raise LayoutUnknown(
+            f"{alias}: this database holds the tables of more than one layout "
+            f"({', '.join(layout.layout for layout in found)}); nothing was touched. Keep each "
+            f"agent's store in a file of its own, or set LAYOUT of {alias!r} if it is one store."
+        )
+    if found:
+        return found[0]
     raise LayoutUnknown(
         f"{alias}: this database holds no history that this package knows "
         f"({_listed(tables)}); nothing was touched. Check NAME of {alias!r} in DATABASES."

@@ -13,9 +13,11 @@ What the statements cost, and why they are shaped like this:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from heapq import merge
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from .base import Tables
@@ -31,21 +33,22 @@ KEYS_A_PAGE = 5_000
 
 _TIMED = f"CASE WHEN {HAS_TIMED_ID} AND typeof(thread_id) = 'text' THEN checkpoint_id END"
 
-
 CHECKPOINT_COLUMNS = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint", "metadata"}
 WRITE_COLUMNS = {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "value"}
+WRITES_TABLES = ("checkpoint_writes", "writes")
+"""What the savers of one vendor and another call their writes."""
 
 
 def holds_state_in(tables: Tables, writes_table: str) -> bool:
-    """Tell whether checkpoints are there, and writes in this table and in no other.
+    """Tell whether the checkpoints and the writes of a thread are there."""
+    return CHECKPOINT_COLUMNS <= set(
+        tables.get("checkpoints", ())
+    ) and writes_table in writes_tables(tables)
 
-    In a file with both writes tables a thread could lie in either, and be removed in part.
-    """
-    return CHECKPOINT_COLUMNS <= set(tables.get("checkpoints", ())) and [
-        name
-        for name in ("checkpoint_writes", "writes")
-        if WRITE_COLUMNS <= set(tables.get(name, ()))
-    ] == [writes_table]
+
+def writes_tables(tables: Tables) -> list[str]:
+    """List the tables that hold writes; in more than one, a thread would be removed in part."""
+    return [name for name in WRITES_TABLES if WRITE_COLUMNS <= set(tables.get(name, ()))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,19 +84,43 @@ class Count:
 def counts_by_key(file: SQLiteFile, table: StateTable) -> Iterator[Count]:
     """Stream the table's threads in thread id order, from its primary-key index alone.
 
-    A statement ends with the thread that a page of index entries ends in, so its length is that
-    of a page and one thread. BLOBs as thread ids are left to ``blob_threads``.
+    A BLOB as thread id, which no saver writes, stands where the text of its bytes would; like
+    everything of the same bytes, it is counted as odd, and so as of unknown age.
     """
-    within = "thread_id >= '' AND thread_id < x''"
-    params: list[str | bytes] = []
+    texts = _counts_of_type(file, table, "TEXT", "thread_id >= ''", " AND thread_id < x''")
+    blobs = _counts_of_type(file, table, "BLOB", "thread_id >= x''", "")
+    in_order = merge(texts, blobs, key=lambda count: sort_key(count.thread_id))
+    for _, counts in groupby(in_order, key=attrgetter("thread_id")):
+        yield reduce(_both, counts)
+
+
+def _both(text: Count, blob: Count) -> Count:
+    return replace(
+        text,
+        rows=text.rows + blob.rows,
+        odd=text.odd + blob.odd,
+        newest_rowid=max(text.newest_rowid, blob.newest_rowid),
+    )
+
+
+def _counts_of_type(
+    file: SQLiteFile, table: StateTable, kind: str, begin: str, end: str
+) -> Iterator[Count]:
+    """Stream the threads whose ids are texts or those whose ids are BLOBs.
+
+    A statement ends with the thread that a page of index entries ends in, so its length is that
+    of a page and one thread.
+    """
+    within = begin + end
+    params: list[bytes] = []
     while True:
         last = file.rows(
             f"SELECT thread_id FROM {table.name} WHERE {within}"
             f" ORDER BY thread_id LIMIT 1 OFFSET {KEYS_A_PAGE - 1}",
             params,
         )
-        ids = [encoded(thread_id) for (thread_id,) in last]
-        until = " AND thread_id <= CAST(%s AS TEXT)" if ids else ""
+        ids = [_raw(thread_id) for (thread_id,) in last]
+        until = f" AND thread_id <= CAST(%s AS {kind})" if ids else ""
         for row in file.rows(
             "SELECT thread_id, COUNT(*), 0, MAX(timed), MIN(timed), COUNT(*) - COUNT(timed),"
             " MAX(row) FROM"
@@ -101,18 +128,10 @@ def counts_by_key(file: SQLiteFile, table: StateTable) -> Iterator[Count]:
             f" WHERE {within}{until}) GROUP BY thread_id",
             [*params, *ids],
         ):
-            yield Count(*row)
+            yield Count(_text(_raw(row[0])), *row[1:])
         if not ids:
             return
-        within, params = "thread_id > CAST(%s AS TEXT) AND thread_id < x''", ids
-
-
-def blob_threads(file: SQLiteFile, table: StateTable) -> list[tuple[str, int]]:
-    """Return thread ids that are BLOBs, as text, with their rows; no saver writes such."""
-    rows = file.rows(
-        f"SELECT thread_id, COUNT(*) FROM {table.name} WHERE thread_id >= x'' GROUP BY thread_id"
-    )
-    return [(raw.decode("utf-8", "surrogateescape"), count) for raw, count in rows]
+        within, params = f"thread_id > CAST(%s AS {kind}){end}", ids
 
 
 def counts_of_threads(
@@ -190,10 +209,14 @@ def _raw(thread_id: str | bytes) -> bytes:
     return thread_id if isinstance(thread_id, bytes) else sort_key(thread_id)
 
 
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
 def _count(raw: bytes, row: tuple[Any, ...]) -> Count:
     _, _, rows, size, newest, oldest, odd, rowid = row
     return Count(
-        raw.decode("utf-8", "surrogateescape"),
+        _text(raw),
         rows,
         size,
         newest or None,

@@ -2,15 +2,12 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.backends.signals import connection_created
 
 from history_retention import services
 from history_retention.facts import Conversation, KeepReason, Naming, SkipReason, State
@@ -31,6 +28,7 @@ from ..store_files import (
     threads_in,
     write_store,
 )
+from .tracing import statements
 
 DAY = timedelta(days=1)
 A_UUID = "8958c795-04a3-4ee6-844e-1a70d848efbe"
@@ -483,22 +481,6 @@ def test_an_empty_conversations_table_names_nothing(written_store: WriteStore) -
     written_store([ThreadRows(thread_id="a"), ThreadRows(thread_id="b", age=timedelta(hours=1))])
 
     assert states() == {"a": State.UNRESUMABLE, "b": State.GRACE}
-
-
-@contextmanager
-def statements() -> Iterator[list[str]]:
-    """Collect what is run on the store's own connections."""
-    seen: list[str] = []
-
-    def listen(connection: BaseDatabaseWrapper, **_kwargs: Any) -> None:
-        if connection.alias == "history":
-            connection.connection.set_trace_callback(seen.append)
-
-    connection_created.connect(listen)
-    try:
-        yield seen
-    finally:
-        connection_created.disconnect(listen)
 
 
 def test_no_index_on_the_naming_column_costs_no_statement_more(written_store: WriteStore) -> None:

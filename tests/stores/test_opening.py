@@ -228,13 +228,38 @@ def test_an_alias_that_is_no_store_is_refused(written_store: WriteStore, alias: 
         pytest.fail("it was opened")
 
 
-def test_a_file_with_the_writes_of_both_layouts_is_left_alone(written_store: WriteStore) -> None:
+@pytest.mark.parametrize(
+    ("layout", "told"),
+    [
+        ("auto", r"of more than one layout \(gaunt_sloth, langgraph_sqlite\); nothing was touched"),
+        (
+            "gaunt_sloth",
+            "beside checkpoint_writes there is the table writes with writes of",
+        ),
+        ("langgraph_sqlite", "beside writes there is the table checkpoint_writes with writes of"),
+        (f"{__name__}.SlothOfMyOwn", "beside checkpoint_writes there is the table writes"),
+    ],
+)
+def test_a_file_with_the_writes_of_both_layouts_is_left_alone(
+    written_store: WriteStore, retention: Callable[..., None], layout: str, told: str
+) -> None:
     path = written_store([ThreadRows(thread_id="a")])
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE writes AS SELECT * FROM checkpoint_writes")
     before = path.read_bytes()
+    retention(STORES={"history": {"LAYOUT": layout}})
 
-    with pytest.raises(LayoutUnknown, match="its tables: checkpoint_writes, checkpoints, "):
+    with pytest.raises(LayoutUnknown, match=told):
         services.plan_reclaim("history", now=NOW)
 
     assert path.read_bytes() == before
+
+
+def test_another_table_called_writes_is_none_of_a_threads(written_store: WriteStore) -> None:
+    path = written_store([ThreadRows(thread_id="a")])
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE writes (id INTEGER PRIMARY KEY, author TEXT)")
+
+    plan = services.plan_reclaim("history", now=NOW)
+
+    assert [thread.thread_id for thread in plan.reclaimable] == ["a"]
