@@ -8,6 +8,7 @@ database, so that they can be merged with the store's threads in bounded memory.
 from __future__ import annotations
 
 import re
+import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,14 @@ from .sqlite import BEFORE_ALL_ROWS, SQLiteFile, encoded, sort_key
 _DIGITS = re.compile(r"[0-9a-fA-F]{32}")
 _CANONICAL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ROWS_A_CHUNK = 5_000
+_BYTE_COUNT, _TEXTS_A_CHUNK = (
+    ("octet_length({})", ROWS_A_CHUNK)
+    if sqlite3.sqlite_version_info >= (3, 43)
+    else ("LENGTH(CAST({} AS BLOB))", 500)
+)
+"""How a text is measured, and how many in one statement: before 3.43 SQLite reads it whole."""
+
 SCHEMA = (
     "CREATE TABLE named (thread_id BLOB, id, active INTEGER, command TEXT, project TEXT,"
     " label TEXT)",
@@ -117,10 +126,10 @@ class ConversationsTable(NamingSource):
         """Count rows, and add up the bytes of prompts and responses."""
         conversations = self._file.value("SELECT COUNT(*) FROM conversations")
         texts = [column for column in ("prompt", "response") if column in self._turns]
-        lengths = [f"COALESCE(LENGTH(CAST({column} AS BLOB)), 0)" for column in texts]
+        lengths = [f"COALESCE({_BYTE_COUNT.format(column)}, 0)" for column in texts]
         turns = size = 0
         if self._turns:
-            for rows in self._chunks("sessions", (" + ".join(lengths) or "0",)):
+            for rows in self._chunks("sessions", (" + ".join(lengths) or "0",), _TEXTS_A_CHUNK):
                 turns += len(rows)
                 size += sum(row[1] for row in rows)
         return conversations, turns, size
@@ -171,7 +180,7 @@ class ConversationsTable(NamingSource):
                 yield sort_key(thread_id), key, *about, ""
 
     def _chunks(
-        self, table: str, expressions: tuple[str, ...], size: int = 5_000
+        self, table: str, expressions: tuple[str, ...], size: int = ROWS_A_CHUNK
     ) -> Iterator[list[tuple[Any, ...]]]:
         """Read a table in row order, a short statement at a time; the rowid comes first."""
         after = BEFORE_ALL_ROWS

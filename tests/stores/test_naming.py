@@ -520,3 +520,24 @@ def test_the_number_of_statements_of_a_choice_does_not_grow_with_threads(
         )
 
     assert plan() == few
+
+
+@pytest.mark.parametrize("text", [None, "", "größe ☃", "x" * 20_000])
+def test_transcripts_are_measured_in_bytes_and_read_few_at_a_time(
+    written_store: WriteStore, text: str | None
+) -> None:
+    path = written_store([], [ConversationRow(thread_id="a")])
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executemany(
+            "INSERT INTO sessions (ts, command, prompt, response, conversation_id)"
+            " VALUES ('2026-10-01T00:00:00Z', 'chat', 'ä', ?, 1)",
+            [(text,)] * 1_100,
+        )
+
+    with statements() as seen, open_store("history") as store:
+        totals = store.conversation_totals()
+
+    read = [statement for statement in seen if "FROM sessions" in statement]
+    needs_whole_texts = sqlite3.sqlite_version_info < (3, 43)
+    assert totals == (1, 1_100, 1_100 * (2 + len((text or "").encode())))
+    assert len(read) == (4 if needs_whole_texts else 2)
