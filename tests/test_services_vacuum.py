@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.db import connections
 from django.db.models.signals import post_delete, pre_delete
 
 from history_retention import services
@@ -150,8 +151,11 @@ def test_a_vacuum_keeps_every_row(written_store: WriteStore) -> None:
     assert sweep.trigger == Trigger.ADMIN
 
 
-def test_a_reader_keeps_the_log_of_a_vacuum_and_that_is_told(written_store: WriteStore) -> None:
+def test_a_reader_keeps_the_log_of_a_vacuum_and_that_is_told(
+    written_store: WriteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = written_store(TWO, NAMED, journal_mode="wal")
+    monkeypatch.setitem(connections["history"].settings_dict, "OPTIONS", {"timeout": 0.1})
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT COUNT(*) FROM checkpoints").fetchone()
