@@ -41,7 +41,7 @@ from .scans import (
 from .sqlite import SQLiteFile, encoded, is_plain, sort_key
 
 CHECKPOINTS = StateTable(name="checkpoints", payload=("checkpoint", "metadata"))
-ROWS_A_LOOKUP = 5_000
+ROWS_A_LOOKUP = 2_000
 """Rows looked up by key in one statement, or those of one thread that has more."""
 
 

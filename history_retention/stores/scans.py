@@ -28,7 +28,7 @@ from .sqlite import BEFORE_ALL_ROWS, SQLiteFile, encoded, sort_key
 ROWS_A_CHUNK = {True: 20_000, False: 5_000}
 """Rows read in one statement, in a write-ahead file and in a rollback-journal file."""
 
-KEYS_A_PAGE = 5_000
+KEYS_A_PAGE = 2_000
 """Index entries read in one statement; the second look at them finds them in SQLite's cache."""
 
 _TIMED = f"CASE WHEN {HAS_TIMED_ID} AND typeof(thread_id) = 'text' THEN checkpoint_id END"
@@ -109,29 +109,30 @@ def _counts_of_type(
     """Stream the threads whose ids are texts or those whose ids are BLOBs.
 
     A statement ends with the thread that a page of index entries ends in, so its length is that
-    of a page and one thread.
+    of a page and one thread. It has one upper bound: of two, SQLite would seek by the first and
+    read all that lies between them.
     """
-    within = begin + end
+    after = begin
     params: list[bytes] = []
     while True:
         last = file.rows(
-            f"SELECT thread_id FROM {table.name} WHERE {within}"
+            f"SELECT thread_id FROM {table.name} WHERE {after}{end}"
             f" ORDER BY thread_id LIMIT 1 OFFSET {KEYS_A_PAGE - 1}",
             params,
         )
         ids = [_raw(thread_id) for (thread_id,) in last]
-        until = f" AND thread_id <= CAST(%s AS {kind})" if ids else ""
+        until = f" AND thread_id <= CAST(%s AS {kind})" if ids else end
         for row in file.rows(
             "SELECT thread_id, COUNT(*), 0, MAX(timed), MIN(timed), COUNT(*) - COUNT(timed),"
             " MAX(row) FROM"
             f" (SELECT thread_id, rowid AS row, {_TIMED} AS timed FROM {table.name}"
-            f" WHERE {within}{until}) GROUP BY thread_id",
+            f" WHERE {after}{until}) GROUP BY thread_id",
             [*params, *ids],
         ):
             yield Count(_text(_raw(row[0])), *row[1:])
         if not ids:
             return
-        within, params = f"thread_id > CAST(%s AS {kind}){end}", ids
+        after, params = f"thread_id > CAST(%s AS {kind})", ids
 
 
 def counts_of_threads(
