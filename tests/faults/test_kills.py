@@ -27,11 +27,11 @@ from .commands import PRUNE, sweeps_in
 Journal = Literal["delete", "wal"]
 MODES = pytest.mark.parametrize("journal_mode", ["delete", "wal"])
 
-THREADS = 1_500
+THREADS = 1_200
 KILLS = 23
 COMMAND_KILLS = 2
 STATE_TABLES = ("checkpoints", "checkpoint_writes")
-HASTE = {"BOX_SECONDS": 0.01, "GAP_SECONDS": 0}
+HASTE = {"BOX_SECONDS": 0.025, "GAP_SECONDS": 0}
 
 
 @pytest.fixture
