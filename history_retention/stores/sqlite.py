@@ -236,7 +236,7 @@ def opened(alias: str) -> Iterator[SQLiteFile]:
     except (DjangoDatabaseError, sqlite3.Error) as error:
         raise sentence_for(alias, path, error) from error
     finally:
-        connection.close()
+        BaseDatabaseWrapper.close(connection)  # what SQLite's wrapper does not do in memory
 
 
 def encoded(thread_id: str) -> str | bytes:
