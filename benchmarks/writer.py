@@ -1,7 +1,8 @@
 """An agent at work: a checkpoint and two writes in one transaction, every ten milliseconds.
 
 Run as a process of its own. Writes until its standard input closes, then prints how many
-transactions it made, how many met a locked database, and the longest one took.
+transactions it made, how many met a locked database, and the longest one took. How many seconds
+it waits for a lock may be given behind the path.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ PAUSE_SECONDS = 0.01
 BUSY_TIMEOUT_SECONDS = 5.0
 
 
-def write_until_stdin_closes(path: str) -> dict[str, float]:
+def write_until_stdin_closes(
+    path: str, patience_seconds: float | str = BUSY_TIMEOUT_SECONDS
+) -> dict[str, float]:
     """Write to the store and return ``transactions``, ``busy`` and ``longest_ms``."""
-    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
+    connection = sqlite3.connect(path, timeout=float(patience_seconds), isolation_level=None)
     transactions = busy = 0
     longest = 0.0
     payload = b"\x80" + bytes(20_000)
@@ -52,4 +55,4 @@ def write_until_stdin_closes(path: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(write_until_stdin_closes(sys.argv[1])))
+    print(json.dumps(write_until_stdin_closes(*sys.argv[1:])))

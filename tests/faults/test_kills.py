@@ -133,7 +133,7 @@ def test_a_killed_sweep_leaves_threads_whole_or_gone_and_the_next_run_finishes(
         assert is_true(ledger, left)
         assert finished(store, ledger, left)
 
-    assert len(set(lefts)) > KILLS // 2
+    assert len(set(lefts)) > 2  # the kills met the sweep at different moments
 
 
 @MODES

@@ -1,0 +1,75 @@
+"""An agent in another process that writes every ten milliseconds while its store is swept."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from ..commands import PROJECT, run
+from ..conftest import WriteStore
+from ..store_files import ThreadRows
+from .commands import PRUNE, READOUT
+
+MODES = pytest.mark.parametrize("journal_mode", ["delete", "wal"])
+THREADS = [ThreadRows(thread_id=f"t{number:04}", size=600, writes=3) for number in range(3_000)]
+
+
+@contextmanager
+def writing(store: Path, patience_seconds: float) -> Iterator[dict[str, Any]]:
+    """Have an agent write to the store meanwhile; then tell what became of its transactions."""
+    written: dict[str, Any] = {}
+    with subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.writer", str(store), str(patience_seconds)],
+        cwd=PROJECT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        yield written
+        out, _ = writer.communicate()
+        written.update(json.loads(out))
+
+
+def rows_of_live(store: Path) -> tuple[int, int]:
+    """Count the agent's own rows in both tables."""
+    with closing(sqlite3.connect(store)) as connection:
+        (counts,) = connection.execute(
+            "SELECT (SELECT COUNT(*) FROM checkpoints WHERE thread_id = 'live'),"
+            " (SELECT COUNT(*) FROM checkpoint_writes WHERE thread_id = 'live')"
+        )
+    return tuple(counts)
+
+
+@MODES
+@pytest.mark.parametrize("patience_seconds", [5, 1, 0])
+def test_an_agent_that_writes_during_a_sweep_loses_nothing_and_is_never_locked_out(
+    written_store: WriteStore,
+    record_property: Callable[[str, object], None],
+    journal_mode: Literal["delete", "wal"],
+    patience_seconds: float,
+) -> None:
+    store = written_store(THREADS, [], journal_mode=journal_mode)
+
+    with writing(store, patience_seconds) as written:
+        readout = run(*READOUT, "--format=json")
+        pruned = run(*PRUNE, "--format=json")
+
+    assert (readout.status, pruned.status) == (0, 0)
+    assert readout.document["thread_count"] in (3_000, 3_001)
+    assert pruned.document["removed"]["thread_count"] == 3_000
+    assert written["transactions"] > 0
+    assert rows_of_live(store) == (written["transactions"], 2 * written["transactions"])
+    assert patience_seconds < 5 or written["busy"] == 0
+    for name, value in written.items():
+        record_property(name, value)
+    sys.stdout.write(f"{journal_mode}, {patience_seconds} s of patience: {written}\n")
