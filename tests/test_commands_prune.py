@@ -400,7 +400,10 @@ def test_a_sweep_is_on_record_with_its_bounds_and_its_trigger(gaunt_sloth: Path)
 
     sweep = Sweep.objects.get()
     assert (sweep.kind, sweep.trigger, sweep.ending) == ("prune", "command", "done")
-    assert (sweep.removed_threads, sweep.bounds) == (8, {"older_than_days": 30})
+    assert (sweep.removed_threads, sweep.bounds) == (
+        8,
+        {"older_than_days": 30, "grace_hours": 24.0},
+    )
 
 
 def test_a_refused_delete_is_a_full_report_then_a_sentence_and_status_1(
