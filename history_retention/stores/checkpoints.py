@@ -73,6 +73,7 @@ class CheckpointStore(Store):
                 "touched. Keep the two agents' stores in two files."
             )
         for table in self._tables:
+            file.require_row_numbers(table.name)
             if file.key_columns(table.name)[:3] != [
                 ("thread_id", "BINARY"),
                 ("checkpoint_ns", "BINARY"),

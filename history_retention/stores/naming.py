@@ -40,7 +40,8 @@ SCHEMA = (
 )
 _ORDERED = (
     "SELECT n.thread_id, n.id, n.active, n.command, n.project, n.label, t.count, t.newest,"
-    " t.untold FROM named AS n LEFT JOIN turns AS t ON t.id = n.id ORDER BY n.thread_id, n.id"
+    " t.untold FROM named AS n LEFT JOIN turns AS t ON t.id = CAST(n.id AS TEXT)"
+    " ORDER BY n.thread_id, n.id"
 )
 
 Names = Iterator[tuple[bytes, tuple[Conversation, ...]]]
@@ -99,6 +100,8 @@ class ConversationsTable(NamingSource):
         self._columns = tables["conversations"]
         self._turns = tables.get("sessions", ())
         self._names_empty = names_empty
+        for table in ("conversations", "sessions") if self._turns else ("conversations",):
+            file.require_row_numbers(table)
 
     @property
     def _has_turns(self) -> bool:
@@ -116,7 +119,7 @@ class ConversationsTable(NamingSource):
                         "INSERT INTO turns VALUES (?, 1, ?, ?) ON CONFLICT DO UPDATE SET"
                         " count = count + 1, newest = MAX(newest, excluded.newest),"
                         " untold = untold + excluded.untold",
-                        ((key, *_turn(ts)) for _, key, ts in rows if key is not None),
+                        ((str(plain(key)), *_turn(ts)) for _, key, ts in rows if key is not None),
                     )
             yield from in_order(scratch)
         finally:
@@ -175,9 +178,10 @@ class ConversationsTable(NamingSource):
         for _, name, key, started, command, project in rows:
             if name is None or (not name and not self._names_empty):
                 continue
-            about = microseconds(instant_of_text(started)), str(command or ""), str(project or "")
+            told = microseconds(instant_of_text(started))
+            about = told, legible(str(command or "")), legible(str(project or ""))
             for thread_id in named_by(name):
-                yield sort_key(thread_id), key, *about, ""
+                yield sort_key(thread_id), plain(key), *about, ""
 
     def _chunks(
         self, table: str, expressions: tuple[str, ...], size: int = ROWS_A_CHUNK
@@ -218,7 +222,7 @@ def compared(
         planned = set(thread.conversation_ids)
         if now.get(thread.thread_id, set()) != planned:
             changed[thread.thread_id] = SkipReason.NAMED
-        elif planned & active:
+        elif set(map(str, planned)) & set(map(str, active)):
             changed[thread.thread_id] = SkipReason.ACTIVE
     return changed
 
@@ -251,10 +255,19 @@ def spelled_in_columns(thread_ids: Iterable[str]) -> tuple[list[str], list[bytes
 
 
 def plain(key: Any) -> int | str:
-    """Return a conversation's id as JSON can hold it."""
+    """Return a conversation's id as JSON can hold it, a whole number as one."""
+    if isinstance(key, float) and key.is_integer() and abs(key) < 2**53:
+        key = int(key)
+    if isinstance(key, str):
+        key = encoded(key)
     if isinstance(key, bytes):
         return key.hex()
     return key if isinstance(key, int) else str(key)
+
+
+def legible(text: str) -> str:
+    """Return the text with bytes that are none escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def microseconds(instant: datetime | None) -> int | None:
@@ -271,7 +284,7 @@ def _conversation(row: tuple[Any, ...]) -> Conversation:
     _, key, started, command, project, label, count, newest, untold = row
     active = None if untold else newest if count else started
     return Conversation(
-        conversation_id=plain(key),
+        conversation_id=key,
         last_activity=None if active is None else _EPOCH + timedelta(microseconds=active),
         turn_count=count or 0,
         command=command,

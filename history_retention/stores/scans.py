@@ -175,7 +175,7 @@ def counts_by_row(
                     " newest = MAX(COALESCE(newest, ''), COALESCE(excluded.newest, '')),"
                     " oldest = MIN(COALESCE(oldest, '~'), COALESCE(excluded.oldest, '~')),"
                     " rowid_ = MAX(rowid_, excluded.rowid_)",
-                    ((_raw(row[0]), *row[1:]) for row in chunk),
+                    ((_raw(row[0]), *row[1:]) for row in chunk if isinstance(row[0], str | bytes)),
                 )
                 read += sum(row[1] for row in chunk)
                 advanced(read, max(read, expected))

@@ -24,7 +24,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..conf import get_settings
-from ..exceptions import HistoryRetentionError, StoreBusy, StoreUnreadable
+from ..exceptions import HistoryRetentionError, LayoutUnknown, StoreBusy, StoreUnreadable
 from ..facts import Space, VacuumResult
 from .paths import path_of, require_file, size_of, temporary_folder
 
@@ -91,19 +91,40 @@ class SQLiteFile:
             raise
 
     def tables(self) -> dict[str, tuple[str, ...]]:
-        """Return the columns of every table, in order."""
-        names = self.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
+        """Return the columns of every table, in order, all names in lower case.
+
+        A virtual table has none here: it needs its module to tell them, and holds no history.
+        """
         return {
             name: tuple(
-                column for (column,) in self.rows("SELECT name FROM pragma_table_info(%s)", [name])
+                column
+                for (column,) in self.rows(
+                    "SELECT LOWER(name) FROM pragma_table_info(%s) WHERE %s", [name, is_real]
+                )
             )
-            for (name,) in names
+            for name, is_real in self.rows(
+                "SELECT LOWER(name), rootpage > 0 FROM sqlite_master WHERE type = 'table'"
+            )
         }
 
+    def require_row_numbers(self, table: str) -> None:
+        """Refuse a table without a rowid of SQLite's own, by which it is read piece by piece."""
+        if self.value(
+            "SELECT EXISTS (SELECT 1 FROM pragma_table_xinfo(%s) WHERE LOWER(name) = 'rowid')"
+            " OR EXISTS (SELECT 1 FROM pragma_index_list(%s) AS l WHERE l.origin = 'pk'"
+            " AND -1 NOT IN (SELECT cid FROM pragma_index_xinfo(l.name)))",
+            [table, table],
+        ):
+            raise LayoutUnknown(
+                f"{self.alias}: table {table} is WITHOUT ROWID or has a column of that name, which "
+                "no agent known here creates, so nothing was touched."
+            )
+
     def key_columns(self, table: str) -> list[tuple[str, str]]:
-        """Return name and collation of the primary key's columns, in key order."""
+        """Return name and order of the primary key's columns, in key order."""
         return self.rows(
-            "SELECT x.name, x.coll FROM pragma_index_list(%s) AS l, pragma_index_xinfo(l.name) AS x"
+            "SELECT LOWER(x.name), x.coll || CASE WHEN x.desc THEN ' DESC' ELSE '' END"
+            " FROM pragma_index_list(%s) AS l, pragma_index_xinfo(l.name) AS x"
             " WHERE l.origin = 'pk' AND x.key ORDER BY x.seqno",
             [table],
         )
