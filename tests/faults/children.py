@@ -147,6 +147,7 @@ def command(
     *words: str,
     as_nobody: bool = False,
     largest_file: int | None = None,
+    reports_memory: bool = False,
     **options: Any,
 ) -> None:
     """Run a command as another user, or where no file grows past a size, and say how it went."""
@@ -160,7 +161,15 @@ def command(
     if largest_file is not None:
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, hard))
+    before = _peak_bytes()
     pipe.send(run(*words))
+    if reports_memory:
+        pipe.send(_peak_bytes() - before)
+
+
+def _peak_bytes() -> int:
+    """Return the most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _use(store: object, ledger: Path, *, timeout: float = 5.0, **retention: object) -> None:
