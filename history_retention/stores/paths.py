@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote_to_bytes
 
 from ..exceptions import StoreMissing, StoreUnreadable
 
@@ -14,11 +14,16 @@ def path_of(name: object) -> Path | None:
     """Return the real path of a database name, or None for one in memory."""
     text = str(name)
     if text.startswith("file:"):
-        uri = urlsplit(text)
-        if "mode=memory" in uri.query or uri.path == ":memory:":
-            return None
-        text = unquote(uri.path)
-    return None if text in ("", ":memory:") else Path(text).resolve()
+        text, _, query = text.removeprefix("file:").partition("#")[0].partition("?")
+        if text.startswith("//"):  # an authority, which SQLite takes if it is this machine
+            text = "/" + text[2:].partition("/")[2]
+        text = "" if "mode=memory" in query else os.fsdecode(unquote_to_bytes(text))
+    if text in ("", ":memory:"):
+        return None
+    try:
+        return Path(text).resolve()
+    except (RuntimeError, ValueError):  # links in a circle, a NUL: looking at it tells which
+        return Path(text).absolute()
 
 
 def require_file(alias: str, path: Path) -> None:

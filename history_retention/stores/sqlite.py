@@ -242,7 +242,7 @@ def opened(alias: str) -> Iterator[SQLiteFile]:
         require_file(alias, path)
     connection = connections[alias].copy()
     if path is not None and not str(settings_dict["NAME"]).startswith("file:"):
-        connection.settings_dict["NAME"] = f"file:{quote(str(path))}?mode=rw"
+        connection.settings_dict["NAME"] = f"file:{quote(os.fsencode(path))}?mode=rw"
     try:
         connection.connect()
         connection.connection.text_factory = _decoded
