@@ -40,9 +40,9 @@ class ConversationModels(NamingSource):
             try:
                 _field(source, source.thread_field)
                 _all(source).values(*_fields(source))
-            except (LookupError, FieldError, FieldDoesNotExist) as error:
+            except (LookupError, FieldError, FieldDoesNotExist, ValueError) as error:
                 raise ImproperlyConfigured(
-                    f"CONVERSATIONS with model {source.model!r}: {error}"
+                    f"CONVERSATIONS with model {source.model!r}: {str(error).rstrip('.')}."
                 ) from error
 
     def names(self) -> Names:
@@ -184,6 +184,6 @@ def _field(source: ConversationSource, name: str) -> models.Field[Any, Any]:
     if name == "pk":
         return options.pk
     field = options.get_field(name)
-    if not isinstance(field, models.Field):
+    if not isinstance(field, models.Field) or field.many_to_many:
         raise FieldDoesNotExist(f"{source.model}.{name} is not a column")
     return field

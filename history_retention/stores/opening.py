@@ -81,7 +81,7 @@ def named_layout(name: str) -> type[Store]:
     known = ", ".join(LAYOUTS)
     try:
         layout = import_string(name)
-    except ImportError as error:
+    except (ImportError, TypeError, ValueError) as error:  # the latter for dots with no name
         raise ImproperlyConfigured(
             f"LAYOUT {name!r} is neither auto, nor one of {known}, nor a class to import."
         ) from error

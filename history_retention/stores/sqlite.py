@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
@@ -243,6 +244,7 @@ def opened(alias: str) -> Iterator[SQLiteFile]:
     connection = connections[alias].copy()
     if path is not None and not str(settings_dict["NAME"]).startswith("file:"):
         connection.settings_dict["NAME"] = f"file:{quote(os.fsencode(path))}?mode=rw"
+    connection.queries_log = deque(maxlen=0)  # DEBUG would keep thousands of long statements
     try:
         connection.connect()
         connection.connection.text_factory = _decoded

@@ -12,7 +12,7 @@ import resource
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -172,12 +172,24 @@ def _peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _use(store: object, ledger: Path, *, timeout: float = 5.0, **retention: object) -> None:
+def _use(
+    store: object,
+    ledger: Path,
+    *,
+    timeout: float = 5,
+    ledger_timeout: float = 20,
+    engine: object = "django.db.backends.sqlite3",
+    debug: bool = False,
+    **retention: object,
+) -> None:
     """Point this process at the files, with these options in HISTORY_RETENTION."""
-    databases = {"history": (store, timeout), "default": (ledger, 20.0)}
-    for alias, (name, seconds) in databases.items():
-        connections.databases[alias]["NAME"] = name
-        connections.databases[alias]["OPTIONS"] = {"timeout": seconds}
-        connections[alias] = connections.create_connection(alias)
+    connections.close_all()
+    files = {"history": (store, timeout), "default": (ledger, ledger_timeout)}
+    for alias, (name, seconds) in files.items():
+        connections.databases[alias].update({"NAME": name, "OPTIONS": {"timeout": seconds}})
+        with suppress(AttributeError):  # never opened
+            del connections[alias]
+    connections.databases["history"]["ENGINE"] = engine
+    settings.DEBUG = debug
     settings.HISTORY_RETENTION = {**settings.HISTORY_RETENTION, **retention}
     conf.get_settings.cache_clear()
