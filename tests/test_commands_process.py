@@ -482,13 +482,3 @@ def test_what_was_interrupted_is_finished_by_the_next_run(large: Path, ledger: P
 
     assert (ran.status, ran.document["removed"]["thread_count"]) == (0, left)
     assert threads_in(large) == set()
-
-
-def test_a_second_sweep_of_the_same_store_says_so_and_leaves(large: Path, ledger: Path) -> None:
-    with removing(large, ledger) as process:
-        ran = manage("history_prune", "--all", "--no-input", store=large, ledger=ledger)
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-
-    assert ran.status == 1
-    assert "another sweep of this store is running" in ran.err

@@ -36,6 +36,7 @@ from .scans import (
     counts_by_key,
     counts_by_row,
     counts_of_threads,
+    require_row_numbers,
     writes_tables,
 )
 from .sqlite import SQLiteFile, encoded, is_plain, sort_key
@@ -73,7 +74,7 @@ class CheckpointStore(Store):
                 "touched. Keep the two agents' stores in two files."
             )
         for table in self._tables:
-            file.require_row_numbers(table.name)
+            require_row_numbers(file, table.name)
             if file.key_columns(table.name)[:3] != [
                 ("thread_id", "BINARY"),
                 ("checkpoint_ns", "BINARY"),

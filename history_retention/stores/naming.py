@@ -19,6 +19,7 @@ from uuid import UUID
 
 from ..facts import Conversation, NamedThread, PlannedThread, SkipReason, StoredThread
 from .instants import instant_of_text
+from .scans import require_row_numbers
 from .scratch import Scratch
 from .sqlite import BEFORE_ALL_ROWS, SQLiteFile, encoded, sort_key
 
@@ -101,7 +102,7 @@ class ConversationsTable(NamingSource):
         self._turns = tables.get("sessions", ())
         self._names_empty = names_empty
         for table in ("conversations", "sessions") if self._turns else ("conversations",):
-            file.require_row_numbers(table)
+            require_row_numbers(file, table)
 
     @property
     def _has_turns(self) -> bool:

@@ -20,6 +20,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any
 
+from ..exceptions import LayoutUnknown
 from .base import Tables
 from .instants import HAS_TIMED_ID
 from .scratch import Scratch
@@ -79,6 +80,20 @@ class Count:
     oldest_id: str | None
     odd: int
     newest_rowid: int
+
+
+def require_row_numbers(file: SQLiteFile, table: str) -> None:
+    """Refuse a table without a rowid of SQLite's own, by which it is read piece by piece."""
+    if file.value(
+        "SELECT EXISTS (SELECT 1 FROM pragma_table_xinfo(%s) WHERE LOWER(name) = 'rowid')"
+        " OR EXISTS (SELECT 1 FROM pragma_index_list(%s) AS l WHERE l.origin = 'pk'"
+        " AND -1 NOT IN (SELECT cid FROM pragma_index_xinfo(l.name)))",
+        [table, table],
+    ):
+        raise LayoutUnknown(
+            f"{file.alias}: table {table} is WITHOUT ROWID or has a column of that name, which "
+            "no agent known here creates, so nothing was touched."
+        )
 
 
 def counts_by_key(file: SQLiteFile, table: StateTable) -> Iterator[Count]:

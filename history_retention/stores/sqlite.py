@@ -25,7 +25,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..conf import get_settings
-from ..exceptions import HistoryRetentionError, LayoutUnknown, StoreBusy, StoreUnreadable
+from ..exceptions import HistoryRetentionError, StoreBusy, StoreUnreadable
 from ..facts import Space, VacuumResult
 from .paths import path_of, require_file, size_of, temporary_folder
 
@@ -107,19 +107,6 @@ class SQLiteFile:
                 "SELECT LOWER(name), rootpage > 0 FROM sqlite_master WHERE type = 'table'"
             )
         }
-
-    def require_row_numbers(self, table: str) -> None:
-        """Refuse a table without a rowid of SQLite's own, by which it is read piece by piece."""
-        if self.value(
-            "SELECT EXISTS (SELECT 1 FROM pragma_table_xinfo(%s) WHERE LOWER(name) = 'rowid')"
-            " OR EXISTS (SELECT 1 FROM pragma_index_list(%s) AS l WHERE l.origin = 'pk'"
-            " AND -1 NOT IN (SELECT cid FROM pragma_index_xinfo(l.name)))",
-            [table, table],
-        ):
-            raise LayoutUnknown(
-                f"{self.alias}: table {table} is WITHOUT ROWID or has a column of that name, which "
-                "no agent known here creates, so nothing was touched."
-            )
 
     def key_columns(self, table: str) -> list[tuple[str, str]]:
         """Return name and order of the primary key's columns, in key order."""
