@@ -19,7 +19,9 @@ from ..store_files import ThreadRows
 from .commands import PRUNE, READOUT
 
 MODES = pytest.mark.parametrize("journal_mode", ["delete", "wal"])
-THREADS = [ThreadRows(thread_id=f"t{number:04}", size=600, writes=3) for number in range(3_000)]
+THREADS = {5: 3_000, 1: 12_000, 0: 1_500}
+"""How many threads go, by the seconds that the agent waits: one transaction of 12,000 holds the
+lock for longer than a second, as boxes without gaps between them do."""
 
 
 @contextmanager
@@ -51,25 +53,27 @@ def rows_of_live(store: Path) -> tuple[int, int]:
 
 
 @MODES
-@pytest.mark.parametrize("patience_seconds", [5, 1, 0])
+@pytest.mark.parametrize("patience_seconds", THREADS)
 def test_an_agent_that_writes_during_a_sweep_loses_nothing_and_is_never_locked_out(
     written_store: WriteStore,
     record_property: Callable[[str, object], None],
     journal_mode: Literal["delete", "wal"],
-    patience_seconds: float,
+    patience_seconds: int,
 ) -> None:
-    store = written_store(THREADS, [], journal_mode=journal_mode)
+    number = THREADS[patience_seconds]
+    threads = (ThreadRows(thread_id=f"t{n:05}", size=600, writes=3) for n in range(number))
+    store = written_store(threads, [], journal_mode=journal_mode)
 
     with writing(store, patience_seconds) as written:
         readout = run(*READOUT, "--format=json")
         pruned = run(*PRUNE, "--format=json")
 
     assert (readout.status, pruned.status) == (0, 0)
-    assert readout.document["thread_count"] in (3_000, 3_001)
-    assert pruned.document["removed"]["thread_count"] == 3_000
+    assert readout.document["thread_count"] in (number, number + 1)
+    assert pruned.document["removed"]["thread_count"] == number
     assert written["transactions"] > 0
     assert rows_of_live(store) == (written["transactions"], 2 * written["transactions"])
-    assert patience_seconds < 5 or written["busy"] == 0
+    assert patience_seconds == 0 or written["busy"] == 0
     for name, value in written.items():
         record_property(name, value)
     sys.stdout.write(f"{journal_mode}, {patience_seconds} s of patience: {written}\n")
