@@ -34,8 +34,8 @@ _STORE_OPTIONS = ("LAYOUT", "CONVERSATIONS")
 _SOURCE_OPTIONS = ("MODEL", "THREAD_FIELD", "ACTIVITY_FIELD", "LABEL_FIELD", "PROJECT_FIELD")
 _POLICY_OPTIONS = ("STORE", "OLDER_THAN", "KEEP_LAST", "ALL", "COMMAND", "PROJECT")
 _OPTIONS = (
-    *("STORES", "GRACE", "BOX_SECONDS", "GAP_SECONDS", "SECURE_DELETE", "POLICIES"),
-    "VACUUM_IN_REQUEST_BYTES",
+    *("STORES", "GRACE", "BOX_SECONDS", "GAP_SECONDS", "MAX_BYTES_PER_SECOND"),
+    *("SECURE_DELETE", "POLICIES", "VACUUM_IN_REQUEST_BYTES"),
 )
 
 
@@ -72,13 +72,15 @@ class Settings:
     """``HISTORY_RETENTION`` as a whole. Stores keep their order; the first is the default.
 
     ``box_seconds`` is how long one delete may hold the write lock, ``gap_seconds`` how long the
-    next one waits, ``vacuum_in_request_bytes`` the largest store a web request may vacuum.
+    next one waits, ``max_bytes_per_second`` how much a sweep may remove (None: no limit),
+    ``vacuum_in_request_bytes`` the largest store a web request may vacuum.
     """
 
     stores: Mapping[str, StoreOptions] = field(default_factory=lambda: MappingProxyType({}))
     grace: timedelta = timedelta(hours=24)
     box_seconds: float = 0.025
     gap_seconds: float = 0.05
+    max_bytes_per_second: int | None = None
     secure_delete: SecureDelete = "fast"
     policies: tuple[Policy, ...] = ()
     vacuum_in_request_bytes: int = 256 * 1024 * 1024
@@ -99,6 +101,9 @@ def get_settings() -> Settings:
         grace=section.read("GRACE", default.grace, _grace),
         box_seconds=section.read("BOX_SECONDS", default.box_seconds, options.seconds),
         gap_seconds=section.read("GAP_SECONDS", default.gap_seconds, options.seconds),
+        max_bytes_per_second=section.read(
+            "MAX_BYTES_PER_SECOND", default.max_bytes_per_second, options.whole_number_or_none
+        ),
         secure_delete=section.read("SECURE_DELETE", default.secure_delete, _secure_delete),
         policies=_policies(section, stores),
         vacuum_in_request_bytes=section.read(

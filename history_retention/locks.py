@@ -1,4 +1,4 @@
-"""One sweep of a store at a time, and one measuring, on this machine.
+"""One sweep of a file at a time, and one measuring, on this machine.
 
 The lock is an advisory lock on a small file in the system's folder for temporary files, named
 after the store's own path, so that two projects over the same store share it. The kernel drops
@@ -22,11 +22,11 @@ from .exceptions import StoreUnreadable, SweepRunning
 
 
 @contextmanager
-def only_one(work: str, alias: str, identity: str) -> Iterator[None]:
+def only_one(work: str, alias: str, identity: str, *, shared: bool = False) -> Iterator[None]:
     """Hold the store's lock for a kind of work; SweepRunning at once if another has it.
 
     ``work`` is a noun ("sweep"), ``identity`` what is the same for everyone who means this
-    store: its path.
+    store: its path. With ``shared``, others who also share it may hold it too.
     """
     digest = hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:24]
     name = f"history-retention-{digest}-{work}.lock"
@@ -39,14 +39,20 @@ def only_one(work: str, alias: str, identity: str) -> Iterator[None]:
             "Nothing was done."
         ) from error
     try:
-        if not locks.lock(descriptor, locks.LOCK_EX | locks.LOCK_NB):
-            raise SweepRunning(
-                f"{alias}: another {work} of this store is running, so this one left without "
-                "doing anything; run it again when that one is done."
-            )
+        mode = locks.LOCK_SH if shared else locks.LOCK_EX
+        if not locks.lock(descriptor, mode | locks.LOCK_NB):
+            raise another_is_running(work, alias)
         yield
     finally:
         os.close(descriptor)
+
+
+def another_is_running(work: str, alias: str) -> SweepRunning:
+    """Return the refusal of whoever comes second."""
+    return SweepRunning(
+        f"{alias}: another {work} of this store is running, so this one left without doing "
+        "anything; run it again when that one is done."
+    )
 
 
 def _opened(path: Path) -> int:

@@ -78,7 +78,7 @@ def whole_number_or_none(value: object) -> int | None:
     """Take None or a whole number that is positive."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
         return value
-    raise Takes("a whole number from 1")
+    raise Takes("None or a whole number from 1")
 
 
 def truth(value: object) -> bool:

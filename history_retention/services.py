@@ -31,14 +31,13 @@ from . import recording
 from .conf import get_settings
 from .exceptions import LedgerMissing, NoNamingTable, UsageError
 from .facts import Ending, KeepReason, Naming, Outcome, Plan, Readout, Removed, Space, VacuumResult
-from .locks import only_one
 from .measuring import Totals, read
 from .models import Sweep
 from .planning import plan_with, recorded_bounds
 from .policy import Bounds, Rules
 from .stores import open_store
 from .stores.base import Progress, Store
-from .sweeping import Pace, Swept, sweep
+from .sweeping import Pace, Swept, Throttle, sweep, unthrottled
 from .vacuuming import VacuumForecast, forecast, not_vacuumed, vacuum_after
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def measure(
         if not save:
             deque(threads, maxlen=0)
             return totals.readout(store, rules)
-        with only_one("measuring", database, store.identity):
+        with store.only_one("measuring"):
             recording.save_threads(database, threads, now)
             readout = totals.readout(store, rules)
             recording.save_measurement(readout)
@@ -178,10 +177,8 @@ def execute(
     anything was removed.
     """
     settings = get_settings()
-    with (
-        open_store(plan.database) as store,
-        only_one("sweep", plan.database, store.identity),
-    ):
+    limit = settings.max_bytes_per_second
+    with open_store(plan.database) as store, store.only_one("sweep"):
         before = store.space()
         record = recording.SweepRecord(
             kind=Sweep.Kind.PRUNE if plan.bounds else Sweep.Kind.RECLAIM,
@@ -208,7 +205,11 @@ def execute(
                 sorted(plan.threads, key=attrgetter("thread_id")),
                 swept,
                 naming_mark=plan.naming_mark,
-                pace=Pace(box_seconds=settings.box_seconds, gap_seconds=settings.gap_seconds),
+                pace=Pace(
+                    box_seconds=settings.box_seconds,
+                    gap_seconds=settings.gap_seconds,
+                    throttled=Throttle(limit) if limit else unthrottled,
+                ),
                 protections=lambda: recording.protections(plan.database, clock()),
                 stop=stop,
                 committed=committed,
@@ -254,7 +255,7 @@ def vacuum(
     clock: Clock = timezone.now,
 ) -> Outcome:
     """Give the store's free pages back to the file system; blocks its writers while it runs."""
-    with open_store(database) as store, only_one("sweep", database, store.identity):
+    with open_store(database) as store, store.only_one("sweep"):
         before = store.space()
         record = recording.SweepRecord(
             kind=Sweep.Kind.VACUUM,

@@ -18,11 +18,11 @@ from .exceptions import HistoryRetentionError, StoreBusy
 from .facts import Ending, KeepReason, PlannedThread, Removed, SkippedThread, SkipReason
 from .stores.base import Store, parts
 
-ROWS_A_CHECK = 500
-"""Rows of threads compared with the plan at once, in a few milliseconds."""
-
 LONG_HOLD_SECONDS = 0.1
 """A lock held longer than this halves the next box."""
+
+LONGEST_SLEEP_SECONDS = 0.5
+"""How long a throttled sweep waits at a time before it asks whether to go on."""
 
 _SKIP_REASONS = {KeepReason.HELD: SkipReason.HELD, KeepReason.LEASED: SkipReason.LEASED}
 
@@ -38,12 +38,36 @@ class Swept:
     error: str = ""
 
 
+def unthrottled(_byte_count: int) -> float:
+    """Wait for nothing."""
+    return 0.0
+
+
+class Throttle:
+    """Holds removals to so many bytes a second, counted from the first of them."""
+
+    def __init__(self, bytes_per_second: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._clock = clock
+        self._free_at = clock()
+
+    def __call__(self, byte_count: int) -> float:
+        """Return the seconds until the bytes that were removed so far are allowed for."""
+        now = self._clock()
+        self._free_at = max(self._free_at, now) + byte_count / self._bytes_per_second
+        return self._free_at - now
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How long a box may hold the write lock and how long the next one waits, in seconds."""
+    """How long a box may hold the write lock and how long the next one waits, in seconds.
+
+    ``throttled`` is told the bytes that a box removed and returns how long to wait for them.
+    """
 
     box_seconds: float
     gap_seconds: float
+    throttled: Callable[[int], float] = unthrottled
 
 
 def sweep(
@@ -90,12 +114,22 @@ def sweep(
             _count(swept, box)
             committed()
             if done < len(threads):
-                time.sleep(max(pace.gap_seconds, seconds))
+                throttled = pace.throttled(sum(thread.byte_count for thread in box.removed))
+                _rest(max(pace.gap_seconds, seconds, throttled), stop)
     except HistoryRetentionError as error:
         swept.ending = Ending.PARTIAL if swept.removed.thread_count else Ending.FAILED
         swept.error = str(error)
     else:
         swept.ending = Ending.DONE
+
+
+def _rest(seconds: float, stop: Callable[[], bool]) -> None:
+    """Wait, but no longer than until somebody wants an end."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, LONGEST_SLEEP_SECONDS))
+        if left > LONGEST_SLEEP_SECONDS and stop():
+            return
 
 
 class _Box:
@@ -111,19 +145,30 @@ class _Box:
         self, threads: Sequence[PlannedThread], held: Mapping[str, KeepReason], deadline: float
     ) -> None:
         """Go on with whole threads until the time is up; at least one is dealt with."""
-        for part in parts(threads, lambda thread: thread, ROWS_A_CHECK):
-            changed = self._store.rechecked(part, self._naming_mark)
+        for part in parts(threads, lambda thread: thread, self._store.rows_a_check):
+            changed = dict(self._store.rechecked(part, self._naming_mark))
             for thread in part:
-                reason = changed.get(thread.thread_id)
-                if reason is None and thread.thread_id in held:
+                if thread.thread_id in held:
                     reason = _SKIP_REASONS[held[thread.thread_id]]
-                if reason is None:
-                    self._store.remove(thread)
-                    self.removed.append(thread)
-                else:
-                    self.skipped.append(SkippedThread(thread_id=thread.thread_id, reason=reason))
+                    changed.setdefault(thread.thread_id, reason)
+            size = self._store.threads_a_removal
+            for start in range(0, len(part), size):
+                self._deal_with(part[start : start + size], changed)
                 if time.monotonic() >= deadline:
                     return
+
+    def _deal_with(
+        self, threads: Sequence[PlannedThread], changed: Mapping[str, SkipReason]
+    ) -> None:
+        same = [thread for thread in threads if thread.thread_id not in changed]
+        if same:
+            self._store.remove(same)
+        self.removed += same
+        self.skipped += [
+            SkippedThread(thread_id=thread.thread_id, reason=changed[thread.thread_id])
+            for thread in threads
+            if thread.thread_id in changed
+        ]
 
 
 def _count(swept: Swept, box: _Box) -> None:

@@ -72,6 +72,7 @@ def test_every_option_reaches_the_settings_with_its_type(settings: ProjectSettin
             {"STORE": "history", "OLDER_THAN": 30, "KEEP_LAST": 3, "COMMAND": "chat"},
             {"STORE": "agents", "ALL": True, "PROJECT": "/srv"},
         ],
+        "MAX_BYTES_PER_SECOND": 1_000_000,
         "VACUUM_IN_REQUEST_BYTES": 0,
     }
 
@@ -97,6 +98,7 @@ def test_every_option_reaches_the_settings_with_its_type(settings: ProjectSettin
         grace=timedelta(hours=1),
         box_seconds=1.0,
         gap_seconds=0.0,
+        max_bytes_per_second=1_000_000,
         secure_delete="on",
         policies=(
             Policy(store="history", bounds=Bounds(older_than_days=30, keep_last=3, command="chat")),
@@ -187,6 +189,10 @@ WRONG: list[tuple[Any, str, str]] = [
         ({"VACUUM_IN_REQUEST_BYTES": value}, "takes a whole number of bytes from 0", repr(value))
         for value in (-1, 1.5, True, "1", None)
     ),
+    *(
+        ({"MAX_BYTES_PER_SECOND": value}, "takes None or a whole number from 1", repr(value))
+        for value in (0, -1, 1.5, True, "1")
+    ),
     ({"POLICIES": {}}, "HISTORY_RETENTION['POLICIES'] takes a list of dictionaries", "{}"),
     ({"POLICIES": [7]}, "HISTORY_RETENTION['POLICIES'][0] takes a dictionary", "7"),
 ]
@@ -219,7 +225,7 @@ WRONG_POLICIES: list[tuple[dict[str, Any], str]] = [
     *(
         (
             {"STORE": "history", key: value},
-            f"['POLICIES'][1]['{key}'] takes a whole number from 1",
+            f"['POLICIES'][1]['{key}'] takes None or a whole number from 1",
         )
         for key in ("OLDER_THAN", "KEEP_LAST")
         for value in (0, -1, 1.5, "30", True, timedelta(days=30))

@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,25 @@ def test_two_aliases_of_one_store_share_its_lock() -> None:
         only_one("sweep", "archive", "/srv/a.db"),
     ):
         pytest.fail("both aliases hold the lock")
+
+
+def test_those_who_share_a_lock_hold_it_together_and_against_everyone_else() -> None:
+    def share() -> AbstractContextManager[None]:
+        return only_one("sweep", "history", "/srv/a.db", shared=True)
+
+    with (
+        share(),
+        share(),
+        pytest.raises(SweepRunning, match="another sweep of this store is running"),
+        only_one("sweep", "history", "/srv/a.db"),
+    ):
+        pytest.fail("one holds it alone beside two that share it")
+    with (
+        only_one("sweep", "history", "/srv/a.db"),
+        pytest.raises(SweepRunning, match="another sweep of this store is running"),
+        share(),
+    ):
+        pytest.fail("it is shared while one holds it alone")
 
 
 def test_an_error_while_it_is_held_frees_the_lock() -> None:

@@ -20,6 +20,7 @@ from history_retention.locks import only_one
 from history_retention.models import Hold, Sweep, Thread
 from history_retention.policy import Bounds
 from history_retention.services import Trigger
+from history_retention.sweeping import Throttle
 
 from .store_files import (
     NOW,
@@ -194,6 +195,31 @@ def test_a_sweep_that_is_asked_to_stop_ends_after_the_batch_and_counts_what_is_g
     sweep = Sweep.objects.get()
     assert (sweep.ending, sweep.planned_threads, sweep.removed_threads) == ("interrupted", 100, 3)
     assert (sweep.removed_checkpoints, sweep.removed_writes) == (3, 3)
+
+
+def test_a_throttle_allows_its_bytes_a_second_and_saves_none_up_while_idle() -> None:
+    instants = iter([0.0, 0.0, 0.5, 10.0, 10.0])
+    throttle = Throttle(1_000, clock=lambda: next(instants))
+
+    waits = [throttle(byte_count) for byte_count in (500, 1_000, 2_000, 0)]
+
+    assert waits == [0.5, 1.0, 2.0, 2.0]
+
+
+def test_a_throttled_sweep_waits_for_its_bytes_and_stops_when_asked_meanwhile(
+    written_store: WriteStore, retention: Callable[..., None]
+) -> None:
+    path = written_store([ThreadRows(thread_id=f"t{number}") for number in range(3)])
+    retention(BOX_SECONDS=0, MAX_BYTES_PER_SECOND=1)
+
+    outcome = services.execute(
+        services.plan_reclaim("history", now=NOW),
+        trigger=Trigger.CODE,
+        stop=lambda: threads_in(path) != {"t0", "t1", "t2"},
+    )
+
+    assert (outcome.ending, outcome.removed.thread_count) == (Ending.INTERRUPTED, 1)
+    assert threads_in(path) == {"t1", "t2"}
 
 
 def test_a_sweep_cut_short_by_an_exception_is_recorded_as_interrupted(

@@ -18,7 +18,6 @@ from django.db import connections
 
 from history_retention import tasks
 from history_retention.exceptions import HistoryRetentionError, UsageError
-from history_retention.locks import only_one
 from history_retention.models import Measurement, Sweep
 from history_retention.stores import open_store
 from project.celery import app as project_app
@@ -209,10 +208,8 @@ def test_a_store_that_another_sweep_is_at_work_on_is_skipped_and_no_failure(
     written_store: WriteStore, frozen_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = written_store(ONE_OF_EACH, NAMED)
-    with open_store("history") as store:
-        identity = store.identity
 
-    with only_one("sweep", "history", identity):
+    with open_store("history") as store, store.only_one("sweep"):
         result = tasks.reclaim()
 
     assert list(result["history"]) == ["skipped"]

@@ -10,13 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from ..facts import NamedThread, Naming, PlannedThread, SkipReason, Space, VacuumResult
 
 if TYPE_CHECKING:
     from ..conf import StoreOptions
-    from .sqlite import SQLiteFile
 
 Tables = Mapping[str, Collection[str]]
 """Table name to column names, as introspection found them."""
@@ -33,9 +32,16 @@ class Store(ABC):
     """An open store. Readers stream threads in thread id order, with bounded memory."""
 
     layout: ClassVar[str]
+    vendor: ClassVar[str]
+    """What Django calls the database the layout lies in: ``sqlite`` or ``postgresql``."""
+    rows_a_check: ClassVar[int]
+    """Rows of threads that one ``rechecked`` compares in a few milliseconds."""
+    threads_a_removal: ClassVar[int]
+    """How many threads one ``remove`` takes at best."""
+    sweeps_side_by_side: ClassVar[bool]
+    """Whether workers may sweep parts of one plan at once: where one writer locks out all others
+    they would only be in each other's way, and in the agents'."""
     alias: str
-    identity: str
-    """What is the same for everyone who means this store: the path of its file."""
     naming: Naming
     named_by: str = ""
     """What the settings say names the threads; empty when it is the vendor's own table."""
@@ -49,10 +55,15 @@ class Store(ABC):
 
     @classmethod
     @abstractmethod
-    def over(
-        cls, file: SQLiteFile, tables: dict[str, tuple[str, ...]], options: StoreOptions
-    ) -> Self:
-        """Return the store in an open file whose tables it recognised."""
+    def over(cls, database: Any, tables: dict[str, tuple[str, ...]], options: StoreOptions) -> Self:
+        """Return the store in an open database of its vendor, whose tables it recognised."""
+
+    @abstractmethod
+    def only_one(self, work: str, *, shared: bool = False) -> AbstractContextManager[None]:
+        """Hold the store for a kind of work, as "sweep"; SweepRunning at once if another does.
+
+        With ``shared``, others who also share it may work beside.
+        """
 
     @abstractmethod
     def space(self) -> Space:
@@ -98,8 +109,8 @@ class Store(ABC):
         """Inside ``removing``: name the threads that changed since the plan, and how."""
 
     @abstractmethod
-    def remove(self, thread: PlannedThread) -> None:
-        """Inside ``removing``: delete all rows of the thread from all of its tables."""
+    def remove(self, threads: Sequence[PlannedThread]) -> None:
+        """Inside ``removing``: delete all rows of the threads from all of their tables."""
 
     @abstractmethod
     def live_bytes(self) -> int:

@@ -17,6 +17,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import ClassVar
 
+from .. import locks
 from ..exceptions import LayoutUnknown, StoreUnreadable
 from ..facts import (
     NamedThread,
@@ -49,6 +50,10 @@ ROWS_A_LOOKUP = 2_000
 class CheckpointStore(Store):
     """A SQLite file with the tables of one of LangGraph's savers."""
 
+    vendor = "sqlite"
+    rows_a_check = 500
+    threads_a_removal = 1
+    sweeps_side_by_side = False
     writes_table: ClassVar[str]
 
     def __init__(
@@ -59,7 +64,6 @@ class CheckpointStore(Store):
         notes: tuple[str, ...],
     ) -> None:
         self.alias = file.alias
-        self.identity = str(file.path or file.alias)
         self.naming = naming
         self.notes = notes
         self._file = file
@@ -84,6 +88,10 @@ class CheckpointStore(Store):
                     f"{self.alias}: the primary key of {table.name} is not the one that "
                     "LangGraph's savers create, so nothing here was touched."
                 )
+
+    def only_one(self, work: str, *, shared: bool = False) -> AbstractContextManager[None]:
+        """Hold the lock of the file's path, for whoever means this file on this machine."""
+        return locks.only_one(work, self.alias, str(self._file.path or self.alias), shared=shared)
 
     def space(self) -> Space:
         """Return what the file takes on disk."""
@@ -162,25 +170,27 @@ class CheckpointStore(Store):
                 changed[thread.thread_id] = SkipReason.ACTIVE
         return changed
 
-    def remove(self, thread: PlannedThread) -> None:
-        """Delete the thread's rows from both tables.
+    def remove(self, threads: Sequence[PlannedThread]) -> None:
+        """Delete the threads' rows from both tables.
 
         Raises StoreUnreadable, so that all is rolled back, when other rows changed than those
         that were just counted: a trigger that ignores a delete would leave part of the thread,
         and one that answers it, or a foreign key that cascades, takes what no plan has shown.
         """
-        counts = ((self._writes, thread.write_count), (CHECKPOINTS, thread.checkpoint_count))
-        for table, count in counts:
-            changed = self._file.run(
-                f"DELETE FROM {table.name} WHERE thread_id = CAST(%s AS TEXT)",
-                [encoded(thread.thread_id)],
+        for thread in threads:
+            self._remove(thread, self._writes.name, thread.write_count)
+            self._remove(thread, CHECKPOINTS.name, thread.checkpoint_count)
+
+    def _remove(self, thread: PlannedThread, table: str, count: int) -> None:
+        changed = self._file.run(
+            f"DELETE FROM {table} WHERE thread_id = CAST(%s AS TEXT)", [encoded(thread.thread_id)]
+        )
+        if changed != count:
+            raise StoreUnreadable(
+                f"{self.alias}: deleting {count:,} rows of a thread from {table} changed "
+                f"{changed:,} rows, so it was undone and nothing more was done. Look for a "
+                "trigger or a cascading foreign key on that table."
             )
-            if changed != count:
-                raise StoreUnreadable(
-                    f"{self.alias}: deleting {count:,} rows of a thread from {table.name} changed "
-                    f"{changed:,} rows, so it was undone and nothing more was done. Look for a "
-                    "trigger or a cascading foreign key on that table."
-                )
 
     def live_bytes(self) -> int:
         """Return the bytes of the pages in use."""

@@ -31,7 +31,7 @@ class GauntSlothStore(CheckpointStore):
 
     @classmethod
     def over(
-        cls, file: SQLiteFile, tables: dict[str, tuple[str, ...]], options: StoreOptions
+        cls, database: SQLiteFile, tables: dict[str, tuple[str, ...]], options: StoreOptions
     ) -> Self:
         """Return the store; without a table that names threads it can only be read.
 
@@ -39,20 +39,20 @@ class GauntSlothStore(CheckpointStore):
         """
         if options.conversations:
             raise UsageError(
-                f"{file.alias}: CONVERSATIONS is for LangGraph's own tables; in a file of Gaunt "
-                "Sloth its table conversations names the threads. Remove the option; nothing was "
-                "touched."
+                f"{database.alias}: CONVERSATIONS is for LangGraph's own tables; in a file of "
+                "Gaunt Sloth its table conversations names the threads. Remove the option; "
+                "nothing was touched."
             )
         if {"id", "thread_id"} <= set(tables.get("conversations", ())):
-            source: NamingSource = ConversationsTable(file, tables, names_empty=False)
-            return cls(file, source, Naming.KNOWN, ())
+            source: NamingSource = ConversationsTable(database, tables, names_empty=False)
+            return cls(database, source, Naming.KNOWN, ())
         lack = "no column thread_id in" if "conversations" in tables else "no table"
         return cls(
-            file,
+            database,
             Nothing(),
             Naming.BROKEN,
             (
-                f"{file.alias}: this file has {lack} conversations, so nobody can tell which "
+                f"{database.alias}: this file has {lack} conversations, so nobody can tell which "
                 "threads can be resumed; none will be pruned or reclaimed.",
             ),
         )

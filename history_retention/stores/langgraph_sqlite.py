@@ -32,26 +32,26 @@ class LangGraphSQLiteStore(CheckpointStore):
 
     @classmethod
     def over(
-        cls, file: SQLiteFile, tables: dict[str, tuple[str, ...]], options: StoreOptions
+        cls, database: SQLiteFile, tables: dict[str, tuple[str, ...]], options: StoreOptions
     ) -> Self:
         """Return the store, named by the configured models or by a table of the file."""
         source: NamingSource
         if options.conversations:
             source = ConversationModels(options.conversations)
-            store = cls(file, source, Naming.KNOWN, ())
+            store = cls(database, source, Naming.KNOWN, ())
             store.named_by = ", ".join(
                 f"{each.model}.{each.thread_field}" for each in options.conversations
             )
             return store
         if {"id", "thread_id"} <= set(tables.get("conversations", ())):
-            source = ConversationsTable(file, tables, names_empty=True)
-            return cls(file, source, Naming.KNOWN, ())
+            source = ConversationsTable(database, tables, names_empty=True)
+            return cls(database, source, Naming.KNOWN, ())
         return cls(
-            file,
+            database,
             Nothing(),
             Naming.ABSENT,
             (
-                f"{file.alias}: nothing here names threads, so none counts as unresumable; "
-                f"set CONVERSATIONS of {file.alias!r} to the model that does.",
+                f"{database.alias}: nothing here names threads, so none counts as unresumable; "
+                f"set CONVERSATIONS of {database.alias!r} to the model that does.",
             ),
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from inspect import isabstract
+from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
@@ -15,6 +17,9 @@ from . import sqlite
 from .base import Store, Tables
 from .gaunt_sloth import GauntSlothStore
 from .langgraph_sqlite import LangGraphSQLiteStore
+
+_OPENED: dict[str, Callable[[str], AbstractContextManager[Any]]] = {"sqlite": sqlite.opened}
+"""How the databases of a vendor are opened, by Django's name for it."""
 
 LAYOUTS: dict[str, type[Store]] = {}
 """The layouts told apart by ``LAYOUT: "auto"``, by name."""
@@ -38,28 +43,34 @@ def open_store(alias: str) -> Iterator[Store]:
     """
     options = store_options(alias)
     vendor = connections[alias].vendor
-    if vendor != "sqlite":
+    if vendor not in _OPENED:
         raise LayoutUnknown(
-            f"{alias}: this version reads stores in SQLite files only, and {alias!r} is "
-            f"{vendor}; nothing was touched."
+            f"{alias}: no store of a kind known here lies in {vendor}, only in "
+            f"{' and '.join(_OPENED)}; nothing was touched. Check ENGINE of {alias!r}."
         )
-    with sqlite.opened(alias) as file:
-        tables = file.tables()
-        yield layout_of(options, tables).over(file, tables, options)
+    with _OPENED[vendor](alias) as database:
+        tables = database.tables()
+        yield layout_of(options, vendor, tables).over(database, tables, options)
 
 
-def layout_of(options: StoreOptions, tables: Tables) -> type[Store]:
+def layout_of(options: StoreOptions, vendor: str, tables: Tables) -> type[Store]:
     """Return the layout that the options ask for, or the one that the tables show."""
     alias = options.alias
     if options.layout != "auto":
         layout = named_layout(options.layout)
+        if layout.vendor != vendor:
+            raise LayoutUnknown(
+                f"{alias}: layout {options.layout!r} lies in {layout.vendor}, and {alias!r} is "
+                f"{vendor}; nothing was touched. Check ENGINE and LAYOUT of {alias!r}."
+            )
         if not layout.recognises(tables):
             raise LayoutUnknown(
                 f"{alias}: the tables of layout {options.layout!r} are not all there "
                 f"({_listed(tables)}); nothing was touched. Check NAME and LAYOUT of {alias!r}."
             )
         return layout
-    found = [layout for layout in LAYOUTS.values() if layout.recognises(tables)]
+    layouts = [layout for layout in LAYOUTS.values() if layout.vendor == vendor]
+    found = [layout for layout in layouts if layout.recognises(tables)]
     if len(found) > 1:
         raise LayoutUnknown(
             f"{alias}: this database holds the tables of more than one layout "
@@ -85,8 +96,10 @@ def named_layout(name: str) -> type[Store]:
         raise ImproperlyConfigured(
             f"LAYOUT {name!r} is neither auto, nor one of {known}, nor a class to import."
         ) from error
-    if not (isinstance(layout, type) and issubclass(layout, Store)):
-        raise ImproperlyConfigured(f"LAYOUT {name!r} is not a subclass of stores.base.Store.")
+    if not (isinstance(layout, type) and issubclass(layout, Store)) or isabstract(layout):
+        raise ImproperlyConfigured(
+            f"LAYOUT {name!r} is not a subclass of stores.base.Store that gives all of it."
+        )
     return layout
 
 

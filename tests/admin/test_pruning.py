@@ -19,7 +19,6 @@ from django.urls import resolve
 
 from history_retention import services
 from history_retention.admin import confirming, threads
-from history_retention.locks import only_one
 from history_retention.models import Hold, Sweep, Thread
 from history_retention.stores import open_store
 
@@ -445,9 +444,7 @@ def test_another_sweep_at_work_is_said_and_nothing_is_logged(
     measured: Path, superuser: Client, keys: Keys
 ) -> None:
     form = consent_form(ask_to_prune(superuser, keys("large")))
-    with open_store("history") as store:
-        identity = store.identity
-    with only_one("sweep", "history", identity):
+    with open_store("history") as store, store.only_one("sweep"):
         response = superuser.post(THREADS, ticked(form), follow=True)
     assert threads_in(measured) == EVERYONE
     assert messages_of(response)[0][0] == "error"

@@ -12,7 +12,6 @@ from urllib.parse import quote
 import pytest
 from django.db import connections
 
-from history_retention.locks import only_one
 from history_retention.stores import open_store
 
 from ..commands import run
@@ -151,7 +150,7 @@ def test_two_aliases_of_one_file_share_its_lock(
     connections["again"] = connections.create_connection("again")
     retention(STORES={"history": {}, "again": {}})
 
-    with open_store("history") as store, only_one("sweep", "history", store.identity):
+    with open_store("history") as store, store.only_one("sweep"):
         ran = run(*PRUNE, "--database=again")
 
     assert "another sweep of this store is running" in ran.err

@@ -100,16 +100,16 @@ def test_a_layout_is_told_by_tables_and_columns(
 
     if layout is None:
         with pytest.raises(LayoutUnknown, match="nothing was touched"):
-            layout_of(options, tables)
+            layout_of(options, "sqlite", tables)
     else:
-        assert layout_of(options, tables) is layout
+        assert layout_of(options, "sqlite", tables) is layout
 
 
 def test_many_tables_are_not_all_listed() -> None:
     tables = {f"t{number:02}": () for number in range(30)}
 
     with pytest.raises(LayoutUnknown) as refused:
-        layout_of(StoreOptions(alias="history"), tables)
+        layout_of(StoreOptions(alias="history"), "sqlite", tables)
 
     assert "its tables: t00, t01, t02, t03, t04, t05, t06, t07, …)" in str(refused.value)
 
@@ -214,10 +214,29 @@ def test_a_database_of_another_kind_is_refused_before_it_is_reached(
     written_store: WriteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written_store()
-    monkeypatch.setattr(connections["history"], "vendor", "postgresql", raising=False)
+    monkeypatch.setattr(connections["history"], "vendor", "oracle", raising=False)
 
-    with pytest.raises(LayoutUnknown, match=r"in SQLite files only, and 'history' is postgresql"):
+    with pytest.raises(LayoutUnknown, match=r"no store of a kind known here lies in oracle, only"):
         services.measure("history", now=NOW)
+
+
+class SlothInOracle(GauntSlothStore):
+    """A layout of a database that the alias is not."""
+
+    vendor = "oracle"
+
+
+def test_a_layout_of_another_kind_of_database_is_refused(
+    written_store: WriteStore, retention: Callable[..., None]
+) -> None:
+    path = written_store([ThreadRows(thread_id="a")])
+    before = path.read_bytes()
+    retention(STORES={"history": {"LAYOUT": f"{__name__}.SlothInOracle"}})
+
+    with pytest.raises(LayoutUnknown, match=r"lies in oracle, and 'history' is sqlite; nothing"):
+        services.plan_reclaim("history", now=NOW)
+
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("alias", ["nowhere", "", "default"])

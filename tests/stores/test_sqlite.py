@@ -12,7 +12,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from history_retention import services
-from history_retention.exceptions import StoreBusy, StoreUnreadable
+from history_retention.exceptions import StoreBusy, StoreUnreadable, SweepRunning
+from history_retention.locks import only_one
 from history_retention.policy import Bounds
 from history_retention.services import Trigger
 from history_retention.stores import open_store
@@ -169,8 +170,13 @@ def test_a_link_to_a_store_is_the_store(point_at: Callable[[Path], Path], tmp_pa
     link.symlink_to(copy)
     point_at(link)
 
-    with open_store("history") as store:
-        assert store.identity == str(copy.resolve())
+    with (
+        open_store("history") as store,
+        store.only_one("sweep"),
+        pytest.raises(SweepRunning, match="another sweep of this store"),
+        only_one("sweep", "history", str(copy.resolve())),
+    ):
+        pytest.fail("two swept it at once")
 
 
 def test_a_store_of_another_encoding_is_refused(
