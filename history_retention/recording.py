@@ -6,8 +6,9 @@ SQLite file as a store can never wait for itself.
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from itertools import islice
@@ -15,15 +16,24 @@ from typing import TYPE_CHECKING
 
 from django.db import Error, router, transaction
 
-from .exceptions import LedgerMissing, UsageError
-from .facts import Ending, KeepReason, Plan, Readout, ReadThread, Space, VacuumResult
-from .models import Hold, Measurement, Sweep, Thread
+from .exceptions import LedgerMissing, SweepRunning, UsageError
+from .facts import Ending, KeepReason, Plan, PlannedThread, Readout, ReadThread, Space, VacuumResult
+from .models import Batch, Hold, Measurement, Sweep, Thread
+from .packing import packed
 from .sweeping import Swept
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 ROWS_A_WRITE = 500
+SIGN_OF_LIFE_SECONDS = 1.0
+"""How often a sweep asks the ledger whether to go on."""
+
+_OWN_FIELDS = [
+    field.name
+    for field in Sweep._meta.concrete_fields
+    if not field.primary_key and field.name != "cancelled_at"
+]
 _MEASURED_FIELDS = [field.name for field in Thread._meta.concrete_fields if not field.primary_key]
 
 
@@ -129,8 +139,16 @@ class SweepRecord:
         space: Space,
         bounds: dict[str, object] | None = None,
         plan: Plan | None = None,
+        batches: Sequence[Sequence[PlannedThread]] = (),
     ) -> None:
+        """Write the row, and the batches of a sweep that workers share along with it.
+
+        Raises SweepRunning while workers are at another sweep of the store.
+        """
+        self._asked_at = -SIGN_OF_LIFE_SECONDS
+        self._is_cancelled = False
         with ledger(), _outermost():
+            _require_no_shared_sweep(database)
             Sweep.objects.filter(store=database, ending=Ending.RUNNING).update(
                 ending=Ending.INTERRUPTED,
                 error="The process ended before the sweep did; counts are those of its last note.",
@@ -148,7 +166,35 @@ class SweepRecord:
                 planned_threads=plan.planned.thread_count if plan else 0,
                 planned_bytes=plan.planned.byte_count if plan else 0,
                 file_bytes_before=space.file_bytes,
+                batch_count=len(batches),
+                naming_mark=plan.naming_mark if plan else 0,
             )
+            Batch.objects.bulk_create(
+                (
+                    Batch(
+                        sweep=self._sweep,
+                        position=position,
+                        threads=packed(threads),
+                        thread_count=len(threads),
+                    )
+                    for position, threads in enumerate(batches)
+                ),
+                batch_size=ROWS_A_WRITE,
+            )
+
+    @property
+    def sweep_id(self) -> int:
+        """Return the row's number, by which people and workers name the sweep."""
+        return self._sweep.pk
+
+    def is_cancelled(self) -> bool:
+        """Tell whether somebody asked for an end, looking once a second."""
+        if time.monotonic() - self._asked_at >= SIGN_OF_LIFE_SECONDS:
+            self._asked_at = time.monotonic()
+            with ledger():
+                cancelled = Sweep.objects.filter(pk=self._sweep.pk).exclude(cancelled_at=None)
+                self._is_cancelled = cancelled.exists()
+        return self._is_cancelled
 
     @contextmanager
     def closing_on_error(self, clock: Callable[[], datetime]) -> Iterator[None]:
@@ -170,8 +216,7 @@ class SweepRecord:
         sweep.removed_writes = removed.write_count
         sweep.removed_bytes = removed.byte_count
         sweep.skipped_threads = len(swept.skipped)
-        with ledger():
-            sweep.save()
+        self._save()
 
     def finish(
         self,
@@ -196,11 +241,25 @@ class SweepRecord:
             sweep.vacuumed = vacuum.ran
             sweep.vacuum_reason = vacuum.reason
         try:
-            with ledger():
-                sweep.save()
+            self._save()
         except LedgerMissing as missing:
             return str(missing)
         return ""
+
+    def _save(self) -> None:
+        """Write what this process knows; whether it is cancelled, somebody else does."""
+        with ledger():
+            self._sweep.save(update_fields=_OWN_FIELDS)
+
+
+def _require_no_shared_sweep(database: str) -> None:
+    shared = Sweep.objects.filter(store=database, ending=Ending.RUNNING, batch_count__gt=0)
+    if (sweep := shared.first()) is not None:
+        raise SweepRunning(
+            f"{database}: workers are at sweep {sweep.pk} of this store, so this one left without "
+            f"doing anything; wait for it, or run `python manage.py history_sweeps --cancel "
+            f"{sweep.pk}`."
+        )
 
 
 def _row(database: str, thread: ReadThread, measured_at: datetime, measuring: uuid.UUID) -> Thread:

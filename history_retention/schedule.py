@@ -15,7 +15,7 @@ from functools import partial
 
 from django.core.exceptions import ImproperlyConfigured
 
-from . import services
+from . import services, workers
 from .conf import default_store, get_settings
 from .exceptions import HistoryRetentionError, NoNamingTable, SweepRunning
 from .facts import Ending, Plan
@@ -70,14 +70,14 @@ def measure(database: str | None, *, now: datetime) -> Report:
     return _each(database, "measure", partial(_measure, now=now))
 
 
-def reclaim(database: str | None, *, now: datetime) -> Report:
-    """Reclaim one store, or all of them."""
-    return _each(database, "reclaim", partial(_reclaim, now=now))
+def reclaim(database: str | None, *, now: datetime, parallel: bool = False) -> Report:
+    """Reclaim one store, or all of them; with ``parallel``, by as many workers as there are."""
+    return _each(database, "reclaim", partial(_reclaim, now=now, parallel=parallel))
 
 
-def prune(database: str | None, bounds: Bounds, *, now: datetime) -> Report:
+def prune(database: str | None, bounds: Bounds, *, now: datetime, parallel: bool = False) -> Report:
     """Prune one store, or all of them, inside the bounds."""
-    return _each(database, "prune", partial(_prune, bounds=bounds, now=now))
+    return _each(database, "prune", partial(_prune, bounds=bounds, now=now, parallel=parallel))
 
 
 def daily(*, now: datetime) -> None:
@@ -117,16 +117,24 @@ def _measure(alias: str, *, now: datetime) -> Counts:
     }
 
 
-def _reclaim(alias: str, *, now: datetime) -> Counts:
-    return _remove(services.plan_reclaim(alias, now=now))
+def _reclaim(alias: str, *, now: datetime, parallel: bool = False) -> Counts:
+    return _remove(services.plan_reclaim(alias, now=now), parallel=parallel)
 
 
-def _prune(alias: str, *, bounds: Bounds, now: datetime) -> Counts:
-    return _remove(services.plan_prune(alias, bounds, now=now))
+def _prune(alias: str, *, bounds: Bounds, now: datetime, parallel: bool = False) -> Counts:
+    return _remove(services.plan_prune(alias, bounds, now=now), parallel=parallel)
 
 
-def _remove(plan: Plan) -> Counts:
-    """Execute the plan; HistoryRetentionError when it did not come to its end."""
+def _remove(plan: Plan, *, parallel: bool) -> Counts:
+    """Execute the plan, or hand it to workers; HistoryRetentionError when it did not end well."""
+    if parallel and plan.threads:
+        sweep = workers.hand_over(plan, trigger=Sweep.Trigger.SCHEDULE)
+        return {
+            "planned_threads": plan.planned.thread_count,
+            "kept_threads": len(plan.kept),
+            "sweep_id": sweep.pk,
+            "batch_count": sweep.batch_count,
+        }
     outcome = services.execute(plan, trigger=Sweep.Trigger.SCHEDULE)
     if outcome.ending is not Ending.DONE:
         raise HistoryRetentionError(outcome.error)

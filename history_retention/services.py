@@ -13,6 +13,8 @@ Why it is safe to run:
   sweeps of one store exclude each other, and would be harmless if they did not.
 * What this cannot read it does not touch: unknown ages and unknown layouts are kept, and said.
 * Every sweep is in the ledger before its first delete.
+
+``workers`` does for a plan that many workers share what ``execute`` does for one process.
 """
 
 from __future__ import annotations
@@ -211,7 +213,7 @@ def execute(
                     throttled=Throttle(limit) if limit else unthrottled,
                 ),
                 protections=lambda: recording.protections(plan.database, clock()),
-                stop=stop,
+                stop=lambda: stop() or record.is_cancelled(),
                 committed=committed,
             )
             vacuumed, after = _settled(store, swept, vacuum, before)

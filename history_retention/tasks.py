@@ -7,13 +7,13 @@ A store that another sweep is at work on, or where nothing names threads, is ski
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
 
-from . import schedule
-from .exceptions import UsageError
+from . import schedule, workers
+from .exceptions import HistoryRetentionError, UsageError
 from .options import Section, text_or_none, truth, whole_number_or_none
 from .policy import Bounds
 
@@ -21,13 +21,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def task(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def task(name: str, **options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Register the function with Celery under a name that stays, if there is Celery."""
     try:
         from celery import shared_task
     except ModuleNotFoundError:
         return lambda function: function
-    return cast("Callable[[Callable[P, R]], Callable[P, R]]", shared_task(name=name))
+    return cast("Callable[[Callable[P, R]], Callable[P, R]]", shared_task(name=name, **options))
 
 
 @task("history_retention.measure")
@@ -37,9 +37,14 @@ def measure(database: str | None = None) -> schedule.Report:
 
 
 @task("history_retention.reclaim")
-def reclaim(database: str | None = None) -> schedule.Report:
-    """Remove threads that no one can resume, past the grace window."""
-    return schedule.reclaim(database, now=timezone.now())
+def reclaim(database: str | None = None, *, parallel: bool = False) -> schedule.Report:
+    """Remove threads that no one can resume, past the grace window.
+
+    With ``parallel``, hand the plan to all workers batch by batch instead of removing it here.
+    """
+    return schedule.reclaim(
+        database, now=timezone.now(), parallel=_truth("history_retention.reclaim", parallel)
+    )
 
 
 @task("history_retention.prune")
@@ -51,8 +56,12 @@ def prune(
     everything: bool = False,
     command: str | None = None,
     project: str | None = None,
+    parallel: bool = False,
 ) -> schedule.Report:
-    """Prune stores inside the bounds; UsageError when one is missing or not what it takes."""
+    """Prune stores inside the bounds; UsageError when one is missing or not what it takes.
+
+    With ``parallel``, hand the plan to all workers batch by batch instead of removing it here.
+    """
     given = {
         "older_than_days": older_than_days,
         "keep_last": keep_last,
@@ -60,7 +69,40 @@ def prune(
         "command": command,
         "project": project,
     }
-    return schedule.prune(database, _bounds(given), now=timezone.now())
+    return schedule.prune(
+        database,
+        _bounds(given),
+        now=timezone.now(),
+        parallel=_truth("history_retention.prune", parallel),
+    )
+
+
+@task(
+    workers.TASK,
+    acks_late=True,
+    reject_on_worker_lost=True,
+    autoretry_for=(HistoryRetentionError,),
+    default_retry_delay=15,
+    max_retries=20,
+)
+def sweep_batch(sweep_id: int) -> schedule.Counts:
+    """Take one batch of a sweep that workers share; who is killed in it gets it back."""
+    worked = workers.work(sweep_id)
+    if worked.again_seconds is not None:
+        workers.send(sweep_id, seconds=worked.again_seconds)
+    return {
+        "removed_threads": worked.removed.thread_count,
+        "removed_bytes": worked.removed.byte_count,
+        "skipped_threads": worked.skipped_threads,
+        "error": worked.error,
+    }
+
+
+def _truth(task_name: str, parallel: object) -> bool:
+    try:
+        return Section(task_name, {"parallel": parallel}, None).required("parallel", truth)
+    except ImproperlyConfigured as error:
+        raise UsageError(str(error)) from error
 
 
 def _bounds(given: Mapping[str, object]) -> Bounds:

@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from inspect import signature
 from pathlib import Path
+from threading import Event
 
 import pytest
 from celery import Celery
 from celery.contrib.testing.worker import start_worker
-from celery.signals import setup_logging, task_prerun
+from celery.signals import setup_logging, task_postrun, task_prerun
 from django.db import connections
 
-from history_retention import tasks
+from history_retention import tasks, workers
 from history_retention.exceptions import HistoryRetentionError, UsageError
 from history_retention.models import Measurement, Sweep
 from history_retention.stores import open_store
@@ -98,6 +99,47 @@ def test_a_worker_measures_reclaims_and_prunes(
     ]
 
 
+def test_workers_share_a_sweep_batch_by_batch_until_it_is_closed(
+    worker: Celery,
+    written_store: WriteStore,
+    frozen_clock: object,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workers, "ROWS_A_BATCH", 2)
+    path = written_store([ThreadRows(thread_id=f"t{number}") for number in range(6)])
+    closed = Event()
+
+    def note(sender: object, **kwargs: object) -> None:
+        if not Sweep.objects.filter(ending="running").exists():
+            closed.set()
+
+    task_postrun.connect(note)
+    try:
+        result = worker.send_task("history_retention.reclaim", kwargs={"parallel": True}).get(
+            timeout=60
+        )
+        assert closed.wait(60)
+    finally:
+        task_postrun.disconnect(note)
+
+    sweep = Sweep.objects.get()
+    assert (result["history"]["sweep_id"], result["history"]["batch_count"]) == (sweep.pk, 6)
+    assert (sweep.ending, sweep.removed_threads, sweep.trigger) == ("done", 6, "schedule")
+    assert threads_in(path) == set()
+
+
+@pytest.mark.parametrize("parallel", ["false", 1, None])
+def test_whether_workers_share_a_sweep_is_told_by_true_or_false(
+    written_store: WriteStore, parallel: object
+) -> None:
+    path = written_store(ONE_OF_EACH, NAMED)
+
+    with pytest.raises(UsageError, match="takes True or False"):
+        tasks.reclaim(parallel=parallel)  # type: ignore[arg-type]
+
+    assert threads_in(path) == {"named", "fresh", "unnamed"}
+
+
 def test_a_worker_hands_back_a_refusal_as_an_error_of_one_sentence(
     worker: Celery, written_store: WriteStore
 ) -> None:
@@ -120,6 +162,7 @@ def test_the_tasks_have_names_that_do_not_move() -> None:
         "history_retention.measure",
         "history_retention.reclaim",
         "history_retention.prune",
+        "history_retention.sweep_batch",
     }
 
 

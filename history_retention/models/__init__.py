@@ -1,9 +1,11 @@
 """The package's own ledger, and windows onto the agents' tables."""
 
+from .batches import Batch
 from .ledger import Hold, Measurement, Sweep, Thread
 from .vendor import Checkpoint, CheckpointWrite, Conversation, LangGraphWrite, Session
 
 __all__ = [
+    "Batch",
     "Checkpoint",
     "CheckpointWrite",
     "Conversation",

@@ -173,6 +173,16 @@ class Sweep(models.Model):
         _("outcome"), max_length=16, choices=ENDING_CHOICES, default=Ending.RUNNING.value
     )
     error = models.TextField(_("error"), blank=True)
+    batch_count = models.PositiveIntegerField(
+        _("batches"), default=0, help_text=_("For workers to take; 0: swept by one process.")
+    )
+    naming_mark = models.BigIntegerField(
+        default=0, editable=False, help_text=_("What the plan had seen of the naming tables.")
+    )
+    cancelled_at = models.DateTimeField(_("cancelled"), null=True, blank=True)
+    paced_until = models.FloatField(
+        default=0, editable=False, help_text=_("When the next removal is allowed; Unix time.")
+    )
 
     class Meta:
         verbose_name = _("sweep")

@@ -31,20 +31,15 @@ FORMATS = ("text", "json")
 NOTHING = "Nothing was removed."
 
 
-class StoreCommand(BaseCommand):
-    """A command on one store. Subclasses give ``serve`` and the words for an interruption."""
+class TellingCommand(BaseCommand):
+    """A command about one store. Subclasses give ``serve`` and the words for an interruption."""
 
     interrupted: str
     """What is true when Ctrl-C ends the command; kept up to date while it works."""
 
-    rehearsal: ClassVar[str]
-    """The flag that makes the command keep its hands off, as ``--dry-run``."""
-
     database: str
-    as_of: datetime
     verbosity: int
     to_json: bool
-    rehearsing: bool
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the flags that every command has."""
@@ -57,14 +52,6 @@ class StoreCommand(BaseCommand):
             default="text",
             metavar="text|json",
             help="json: one object on stdout and nothing else there. Default: text.",
-        )
-        parser.add_argument(
-            "--as-of",
-            metavar="ISO",
-            help=(
-                "Act as if it were this date and time (no zone means UTC). "
-                f"A future one needs {self.rehearsal}."
-            ),
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -98,33 +85,11 @@ class StoreCommand(BaseCommand):
         for line in lines:
             self.stderr.write(line, self.style.WARNING)
 
-    @contextmanager
-    def watched(self) -> Iterator[Progress]:
-        """Show progress when somebody watches: not in a pipe or a cron mail."""
-        if self.to_json or self.verbosity < 1 or not self.stderr.isatty():
-            yield services.silent
-            return
-        line = ProgressLine(self.stderr)
-        try:
-            yield line
-        finally:
-            line.wipe()
-
     def _read(self, options: dict[str, Any]) -> None:
         self.verbosity = options["verbosity"]
         self.to_json = _flags.word("--format", options["format"], FORMATS) == "json"
-        self.rehearsing = _flags.switch(
-            self.rehearsal, options[self.rehearsal.lstrip("-").replace("-", "_")]
-        )
         self.database = _flags.text("--database", options["database"]) or conf.default_store()
         conf.store_options(self.database)
-        now = timezone.now()
-        self.as_of = _flags.instant("--as-of", options["as_of"]) or now
-        if self.as_of > now and not self.rehearsing:
-            raise UsageError(
-                f"--as-of {self.as_of:%Y-%m-%dT%H:%M:%SZ} lies in the future: "
-                f"that needs {self.rehearsal}."
-            )
 
     def _print(self, text: str) -> None:
         encoding = getattr(self.stdout, "encoding", None) or "utf-8"
@@ -147,6 +112,53 @@ class StoreCommand(BaseCommand):
                 raise CommandError(
                     f"The output could not be written: {error.strerror}. {self.interrupted}"
                 ) from error
+
+
+class StoreCommand(TellingCommand):
+    """A command that reads a whole store, as of now or of another instant."""
+
+    rehearsal: ClassVar[str]
+    """The flag that makes the command keep its hands off, as ``--dry-run``."""
+
+    as_of: datetime
+    rehearsing: bool
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the instant."""
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--as-of",
+            metavar="ISO",
+            help=(
+                "Act as if it were this date and time (no zone means UTC). "
+                f"A future one needs {self.rehearsal}."
+            ),
+        )
+
+    @contextmanager
+    def watched(self) -> Iterator[Progress]:
+        """Show progress when somebody watches: not in a pipe or a cron mail."""
+        if self.to_json or self.verbosity < 1 or not self.stderr.isatty():
+            yield services.silent
+            return
+        line = ProgressLine(self.stderr)
+        try:
+            yield line
+        finally:
+            line.wipe()
+
+    def _read(self, options: dict[str, Any]) -> None:
+        self.rehearsing = _flags.switch(
+            self.rehearsal, options[self.rehearsal.lstrip("-").replace("-", "_")]
+        )
+        super()._read(options)
+        now = timezone.now()
+        self.as_of = _flags.instant("--as-of", options["as_of"]) or now
+        if self.as_of > now and not self.rehearsing:
+            raise UsageError(
+                f"--as-of {self.as_of:%Y-%m-%dT%H:%M:%SZ} lies in the future: "
+                f"that needs {self.rehearsal}."
+            )
 
 
 class DestructiveCommand(StoreCommand):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from ...facts import Outcome, Plan, PlannedThread, Readout, ReadThread, Space, Tally, VacuumResult
+from ...models import Sweep
 from ...policy import Bounds
 
 Document = dict[str, object]
@@ -77,6 +78,24 @@ def vacuum_document(
         "free_bytes_before": before.free_bytes,
         "needed_bytes": result.needed_bytes,
         "vacuum": {"ran": result.ran, "reason": result.reason, "wal_busy": result.wal_busy},
+    }
+
+
+def sweep_summary(sweep: Sweep) -> Document:
+    """Describe a sweep that workers share, as far as it has come."""
+    return {
+        "id": sweep.pk,
+        "database": sweep.store,
+        "kind": sweep.kind,
+        "ending": sweep.ending,
+        "started_at": instant(sweep.started_at),
+        "cancelled_at": instant(sweep.cancelled_at),
+        "batch_count": sweep.batch_count,
+        "open_batch_count": sweep.batches.open().count(),
+        "planned": {"thread_count": sweep.planned_threads, "bytes": sweep.planned_bytes},
+        "removed": {"thread_count": sweep.removed_threads, "bytes": sweep.removed_bytes},
+        "skipped_count": sweep.skipped_threads,
+        "error": sweep.error,
     }
 
 

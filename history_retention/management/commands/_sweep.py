@@ -6,15 +6,16 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from django.core.management.base import CommandError
+from django.core.management.base import CommandError, CommandParser
 
-from ... import services
+from ... import services, workers
+from ...exceptions import UsageError
 from ...facts import Ending, Outcome, Plan
 from ...models import Sweep
 from . import _flags
 from ._base import DestructiveCommand
-from ._documents import Document
-from ._sweep_text import outcome_lines, plan_lines
+from ._documents import Document, sweep_summary
+from ._sweep_text import handed_over_lines, outcome_lines, plan_lines
 from ._terminal import StopRequests
 from ._text import counted, size
 
@@ -35,6 +36,15 @@ class SweepCommand(DestructiveCommand):
     def document(self, plan: Plan, outcome: Outcome | None) -> Document:
         """Return the JSON object; without an outcome, that of a dry run."""
 
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the flag that leaves the removal to others."""
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--celery",
+            action="store_true",
+            help="Hand the plan to Celery workers, batch by batch, and end; see history_sweeps.",
+        )
+
     def vacuum_wish(self, options: dict[str, Any]) -> bool | None:
         """Return whether a vacuum was asked for; None when nothing was said."""
         return _flags.switch("--vacuum", options["vacuum"]) or None
@@ -43,6 +53,10 @@ class SweepCommand(DestructiveCommand):
         """Plan, show, ask, remove, report."""
         planning, vacuum = self.planning(options), self.vacuum_wish(options)
         asks = self.asks(options)
+        handed_over = _flags.switch("--celery", options["celery"])
+        if handed_over:
+            _require_no_vacuum_wish(vacuum)
+            workers.require_workers()
         with self.watched() as progress:
             plan = planning(progress=progress)
         self.note(plan.notes)
@@ -53,6 +67,9 @@ class SweepCommand(DestructiveCommand):
             self.show(plan_lines(plan, dry_run=False, verbosity=self.verbosity), asks=asks)
             if asks:
                 self.ask(_question(plan))
+        if handed_over and plan.threads:
+            self._hand_over(plan)
+            return
         outcome = self._removed(plan, vacuum)
         self._tell(plan, outcome)
         _require_done(plan, outcome, vacuum)
@@ -75,6 +92,14 @@ class SweepCommand(DestructiveCommand):
                 progress=progress,
             )
 
+    def _hand_over(self, plan: Plan) -> None:
+        """Leave the removal to workers, and say how to follow it."""
+        sweep = workers.hand_over(plan, trigger=Sweep.Trigger.COMMAND)
+        if self.to_json:
+            self.say_document({**self.document(plan, None), "sweep": sweep_summary(sweep)})
+        else:
+            self.say(handed_over_lines(plan, sweep))
+
     def _tell(self, plan: Plan, outcome: Outcome) -> None:
         if self.to_json:
             self.say_document(self.document(plan, outcome))
@@ -93,6 +118,14 @@ def _require_done(plan: Plan, outcome: Outcome, vacuum: bool | None) -> None:
         raise CommandError(outcome.error)
     if vacuum and not outcome.vacuum.ran and outcome.space_after.free_bytes:
         raise CommandError(outcome.vacuum.reason)
+
+
+def _require_no_vacuum_wish(vacuum: bool | None) -> None:
+    if vacuum is not None:
+        raise UsageError(
+            "--celery leaves the vacuum to the workers, who run it only when nobody would notice: "
+            "leave out --vacuum and --no-vacuum, and run history_vacuum afterwards if you want to."
+        )
 
 
 def _question(plan: Plan) -> str:

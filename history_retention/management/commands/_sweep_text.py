@@ -15,6 +15,7 @@ from ...facts import (
     Removed,
     SkipReason,
 )
+from ...models import Sweep
 from ...policy import Bounds
 from ...vacuuming import VacuumForecast
 from ._text import (
@@ -85,6 +86,35 @@ def plan_lines(plan: Plan, *, dry_run: bool, verbosity: int) -> list[str]:
         else "This cannot be undone. Transcripts stay; the state that a resume needs goes."
     )
     return lines
+
+
+def handed_over_lines(plan: Plan, sweep: Sweep) -> list[str]:
+    """Say that workers will remove what was planned, and how to follow them."""
+    return [
+        f"{plan.database}: handed {_threads(plan.threads)} to the workers as sweep {sweep.pk}, in "
+        f"{counted(sweep.batch_count, 'batch', 'batches')}; follow it with history_sweeps, end it "
+        f"with history_sweeps --cancel {sweep.pk}."
+    ]
+
+
+def sweep_line(sweep: Sweep) -> str:
+    """Say how far a sweep has come."""
+    removed = counted(sweep.removed_threads, "thread")
+    parts = [
+        f"{sweep.store}: sweep {sweep.pk} ({sweep.kind}) of {instant(sweep.started_at)}: removed "
+        f"{removed} of {sweep.planned_threads:,} ({size(sweep.removed_bytes)}), "
+        f"{sweep.skipped_threads:,} skipped"
+    ]
+    if sweep.batch_count:
+        left = sweep.batches.open().count()
+        parts.append(f"{left:,} of {counted(sweep.batch_count, 'batch', 'batches')} left")
+    if sweep.ending != Ending.RUNNING:
+        parts.append(ENDING_WORDS.get(Ending(sweep.ending), sweep.ending))
+    elif sweep.cancelled_at:
+        parts.append("cancelled, ends after the current batch")
+    else:
+        parts.append("running")
+    return "; ".join(parts) + "."
 
 
 def outcome_lines(plan: Plan, outcome: Outcome) -> list[str]:

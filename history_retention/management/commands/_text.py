@@ -25,9 +25,9 @@ def size(byte_count: int) -> str:
     return f"{amount:,.1f} TB"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, plural: str = "") -> str:
     """Return ``1 thread`` or ``1,204 threads``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def instant(at: datetime | None) -> str:

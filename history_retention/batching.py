@@ -1,0 +1,180 @@
+"""The ledger's side of a sweep that workers share: taking a batch, noting, and the end of it all.
+
+The ledger is the queue. A message to a worker says no more than "take a batch of this sweep", so
+one that comes twice, late or never costs nothing: a batch is open until its threads are dealt
+with, and whoever asks gets one that nobody is at work on. Two workers who get the same one, since
+the first was taken for dead, do no harm, for each thread is looked at again before it goes.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import F, QuerySet, Value
+from django.db.models.functions import Greatest
+
+from .facts import Ending, Removed
+from .models import Batch, Sweep
+from .recording import SIGN_OF_LIFE_SECONDS, ledger
+from .sweeping import Swept
+
+SILENCE = timedelta(seconds=60)
+"""How long a worker that cannot be looked at may be silent before its batch is taken again."""
+
+_mine: set[int] = set()
+"""The batches that this process is at work on, in whichever thread."""
+
+
+def process() -> str:
+    """Return what tells this process from all others: its host and its number there."""
+    return f"{socket.gethostname()[:200]}:{os.getpid()}"
+
+
+def take(sweep: Sweep, now: datetime) -> Batch | None:
+    """Take an open batch that nobody is at work on; None when there is none."""
+    with ledger():
+        fresh = sweep.batches.open().filter(owner="").order_by("position")
+        while (batch := fresh.first()) is not None:
+            if _taken(batch, now):
+                return batch
+        for batch in sweep.batches.open().exclude(owner="").order_by("position"):
+            if _is_abandoned(batch, now) and _taken(batch, now):
+                return batch
+    return None
+
+
+def _taken(batch: Batch, now: datetime) -> bool:
+    """Put our name on the batch, unless somebody else was faster."""
+    same = Batch.objects.filter(pk=batch.pk, owner=batch.owner, noted_at=batch.noted_at)
+    if not same.update(owner=process(), noted_at=now):
+        return False
+    _mine.add(batch.pk)
+    batch.owner, batch.noted_at = process(), now
+    return True
+
+
+def _is_abandoned(batch: Batch, now: datetime) -> bool:
+    """Tell whether the batch's owner is gone: provably, or for want of a sign of life."""
+    if batch.noted_at is None or now - batch.noted_at > SILENCE:
+        return True
+    host, _, number = batch.owner.rpartition(":")
+    own_host, _, own_number = process().rpartition(":")
+    if host != own_host:
+        return False
+    if number == own_number:
+        return batch.pk not in _mine
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
+class Watch:
+    """Says once a second that the batch's owner lives, and hears whether to go on."""
+
+    def __init__(self, batch: Batch, clock: Callable[[], datetime]) -> None:
+        self._batch = batch
+        self._clock = clock
+        self._asked_at = -SIGN_OF_LIFE_SECONDS
+        self._is_over = False
+
+    def is_over(self) -> bool:
+        """Tell whether the sweep was cancelled or closed, or the batch is somebody else's now."""
+        if time.monotonic() - self._asked_at >= SIGN_OF_LIFE_SECONDS:
+            self._asked_at = time.monotonic()
+            with ledger():
+                self._is_over = not (
+                    Batch.objects.filter(pk=self._batch.pk, owner=process()).update(
+                        noted_at=self._clock()
+                    )
+                    and going_on().filter(pk=self._batch.sweep_id).exists()
+                )
+        return self._is_over
+
+
+def going_on() -> QuerySet[Sweep]:
+    """Return the shared sweeps that go on."""
+    return Sweep.objects.filter(ending=Ending.RUNNING, batch_count__gt=0, cancelled_at=None)
+
+
+class Progress:
+    """Brings the batch and the sweep up to date after a commit, by what that commit added."""
+
+    def __init__(self, batch: Batch, clock: Callable[[], datetime]) -> None:
+        self._batch = batch
+        self._clock = clock
+        self._removed = Removed()
+        self._skipped = 0
+        self._started_with = batch.dealt_with
+
+    def note(self, swept: Swept) -> None:
+        """Note what was committed since the last time."""
+        now, before = swept.removed, self._removed
+        skipped = len(swept.skipped)
+        with ledger(), transaction.atomic(using=Batch.objects.db):
+            Batch.objects.filter(pk=self._batch.pk).update(
+                dealt_with=self._started_with + now.thread_count + skipped,
+                noted_at=self._clock(),
+            )
+            Sweep.objects.filter(pk=self._batch.sweep_id).update(
+                removed_threads=F("removed_threads") + now.thread_count - before.thread_count,
+                removed_checkpoints=F("removed_checkpoints")
+                + now.checkpoint_count
+                - before.checkpoint_count,
+                removed_writes=F("removed_writes") + now.write_count - before.write_count,
+                removed_bytes=F("removed_bytes") + now.byte_count - before.byte_count,
+                skipped_threads=F("skipped_threads") + skipped - self._skipped,
+            )
+        self._removed, self._skipped = now, skipped
+
+
+def release(batch: Batch, error: str = "") -> None:
+    """Let go of the batch; an error keeps others from taking it again."""
+    _mine.discard(batch.pk)
+    with ledger():
+        Batch.objects.filter(pk=batch.pk, owner=process()).update(owner="", error=error)
+
+
+def throttled(sweep: Sweep, bytes_per_second: int) -> Callable[[int], float]:
+    """Return what holds all workers of the sweep together to so many bytes a second."""
+
+    def wait(byte_count: int) -> float:
+        now = time.time()
+        seconds = byte_count / bytes_per_second
+        with ledger():
+            mine = Sweep.objects.filter(pk=sweep.pk)
+            mine.update(paced_until=Greatest(F("paced_until"), Value(now)) + seconds)
+            until: float = mine.values_list("paced_until", flat=True).get()
+        return until - now
+
+    return wait
+
+
+def ended(sweep: Sweep, now: datetime) -> Ending | None:
+    """Close the sweep if nothing of it is left to do; None when it goes on or is closed by now."""
+    with ledger():
+        sweep.refresh_from_db()
+        left = sweep.batches.open()
+        if sweep.cancelled_at is not None:
+            at_work = [each for each in left.exclude(owner="") if not _is_abandoned(each, now)]
+            if at_work:
+                return None
+        elif left.exists():
+            return None
+        error = sweep.batches.exclude(error="").values_list("error", flat=True).first() or ""
+        if error:
+            ending = Ending.PARTIAL if sweep.removed_threads else Ending.FAILED
+        else:
+            ending = Ending.INTERRUPTED if left.exists() else Ending.DONE
+        won = Sweep.objects.filter(pk=sweep.pk, ending=Ending.RUNNING).update(
+            ending=ending, error=error, finished_at=now
+        )
+        return ending if won else None

@@ -1,0 +1,245 @@
+"""Sweeps that many workers share: handed over by one, worked on by many, ended by the last.
+
+The same safety as in ``services.execute``, batch by batch: what may go is in the plan that was
+handed over, every thread is looked at again under the lock that would delete it, and each commit
+is on record before the next. The broker carries no more than "take a batch of sweep 12": what
+there is to do, and whose it is, stands in the ledger, so that a worker that is killed and a
+message that comes twice or never cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from django.utils import timezone
+
+from . import batching, recording
+from .conf import get_settings
+from .exceptions import HistoryRetentionError, LedgerMissing, SweepRunning, UsageError
+from .facts import Ending, Plan, Removed
+from .models import Batch, Sweep
+from .packing import unpacked
+from .planning import recorded_bounds
+from .stores import open_store
+from .stores.base import Store, parts
+from .sweeping import Pace, Swept, sweep, unthrottled
+from .vacuuming import vacuum_after
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+TASK = "history_retention.sweep_batch"
+ROWS_A_BATCH = 20_000
+AGAIN_SECONDS = 15.0
+"""When to ask again for a batch whose owner cannot be told from a dead one yet."""
+
+Clock = Callable[[], datetime]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worked:
+    """What one message came to: the batch's counts, and whether to send another message.
+
+    ``again_seconds`` is how long to wait before it, None for none.
+    """
+
+    removed: Removed = field(default_factory=Removed)
+    skipped_threads: int = 0
+    error: str = ""
+    again_seconds: float | None = None
+
+
+def hand_over(
+    plan: Plan,
+    *,
+    trigger: Sweep.Trigger,
+    actor: User | None = None,
+    clock: Clock = timezone.now,
+) -> Sweep:
+    """Put the plan in the ledger, batch by batch, and tell the workers; return its sweep.
+
+    Raises SweepRunning while another sweep of the store is at work, UsageError without Celery,
+    and HistoryRetentionError when its broker cannot be reached: then nothing will be removed.
+    """
+    _celery()
+    with open_store(plan.database) as store, store.only_one("sweep"):
+        threads = sorted(plan.threads, key=attrgetter("thread_id"))
+        record = recording.SweepRecord(
+            kind=Sweep.Kind.PRUNE if plan.bounds else Sweep.Kind.RECLAIM,
+            database=plan.database,
+            layout=plan.layout,
+            as_of=plan.as_of,
+            trigger=trigger,
+            actor=actor,
+            started_at=clock(),
+            space=store.space(),
+            bounds=recorded_bounds(plan),
+            plan=plan,
+            batches=list(parts(threads, lambda thread: thread, ROWS_A_BATCH)),
+        )
+        at_once = store.sweeps_side_by_side
+    handed = Sweep.objects.get(pk=record.sweep_id)
+    try:
+        send(handed.pk, message_count=handed.batch_count if at_once else 1)
+    except HistoryRetentionError:
+        cancel(handed.pk, now=clock())
+        raise
+    return handed
+
+
+def work(sweep_id: int, *, clock: Clock = timezone.now) -> Worked:
+    """Take one batch of the sweep and remove its threads; close the sweep after the last one."""
+    with recording.ledger():
+        shared = batching.going_on().filter(pk=sweep_id).first()
+    if shared is None:
+        _end(sweep_id, clock)
+        return Worked()
+    with open_store(shared.store) as store:
+        try:
+            with store.only_one("sweep", shared=store.sweeps_side_by_side):
+                batch = batching.take(shared, clock())
+                swept = _sweep_batch(store, shared, batch, clock) if batch else Swept()
+        except SweepRunning:
+            return Worked(again_seconds=AGAIN_SECONDS)
+        finally:
+            _end(sweep_id, clock, store)
+        return Worked(
+            removed=swept.removed,
+            skipped_threads=len(swept.skipped),
+            error=swept.error,
+            again_seconds=_again(shared, store, had_one=batch is not None),
+        )
+
+
+def _again(shared: Sweep, store: Store, *, had_one: bool) -> float | None:
+    """Say when the next message is due: at once where batches go one by one, or never."""
+    with recording.ledger():
+        if not (batching.going_on().filter(pk=shared.pk) and shared.batches.open()):
+            return None
+    if not had_one:
+        return AGAIN_SECONDS
+    return None if store.sweeps_side_by_side else 0.0
+
+
+def _sweep_batch(store: Store, shared: Sweep, batch: Batch, clock: Clock) -> Swept:
+    """Remove the batch's threads, from where an earlier owner left off."""
+    settings = get_settings()
+    limit = settings.max_bytes_per_second
+    swept = Swept()
+    progress = batching.Progress(batch, clock)
+    error = "The worker failed."
+    try:
+        sweep(
+            store,
+            unpacked(bytes(batch.threads))[batch.dealt_with :],
+            swept,
+            naming_mark=shared.naming_mark,
+            pace=Pace(
+                box_seconds=settings.box_seconds,
+                gap_seconds=settings.gap_seconds,
+                throttled=batching.throttled(shared, limit) if limit else unthrottled,
+            ),
+            protections=lambda: recording.protections(store.alias, clock()),
+            stop=batching.Watch(batch, clock).is_over,
+            committed=lambda: progress.note(swept),
+        )
+        error = swept.error
+    except Exception as unexpected:
+        error = f"{type(unexpected).__name__}: {unexpected}"
+        raise
+    except BaseException:  # told to stop: the next one goes on
+        error = ""
+        raise
+    finally:
+        with suppress(LedgerMissing):
+            recording.forget_threads(store.alias, swept.thread_ids)
+            batching.release(batch, error)
+    return swept
+
+
+def _end(sweep_id: int, clock: Clock, store: Store | None = None) -> None:
+    """Close the sweep once nothing of it is left; whoever does gives the space back."""
+    shared = Sweep.objects.filter(pk=sweep_id, ending=Ending.RUNNING, batch_count__gt=0).first()
+    if shared is None:
+        return
+    ending = batching.ended(shared, clock())
+    if ending is None or store is None:
+        return
+    removed = Removed(thread_count=shared.removed_threads, byte_count=shared.removed_bytes)
+    vacuumed = vacuum_after(store, Swept(ending=ending, removed=removed), None)
+    with recording.ledger():
+        Sweep.objects.filter(pk=sweep_id).update(
+            vacuumed=vacuumed.ran,
+            vacuum_reason=vacuumed.reason,
+            file_bytes_after=store.space().file_bytes,
+        )
+
+
+def cancel(sweep_id: int, *, now: datetime) -> Sweep:
+    """Ask a running sweep to end after its current batch; UsageError when it is not running.
+
+    What was removed stays removed and on record; threads whose turn did not come are untouched.
+    """
+    with recording.ledger():
+        asked = Sweep.objects.filter(pk=sweep_id, ending=Ending.RUNNING)
+        if not asked.update(cancelled_at=now):
+            raise UsageError(f"Sweep {sweep_id} is not running, so there is nothing to cancel.")
+    _end(sweep_id, lambda: now)
+    return Sweep.objects.get(pk=sweep_id)
+
+
+def resume(sweep_id: int) -> Sweep:
+    """Tell the workers again of a shared sweep whose messages were lost; return the sweep."""
+    with recording.ledger():
+        shared = batching.going_on().filter(pk=sweep_id).first()
+        if shared is None:
+            raise UsageError(f"Sweep {sweep_id} is not one that workers share and that goes on.")
+    with open_store(shared.store) as store:
+        at_once = store.sweeps_side_by_side
+    send(shared.pk, message_count=shared.batches.open().count() if at_once else 1)
+    return shared
+
+
+def send(sweep_id: int, *, message_count: int = 1, seconds: float = 0) -> None:
+    """Send the workers messages that are due in so many seconds.
+
+    Raises UsageError without Celery, HistoryRetentionError when its broker cannot be reached.
+    """
+    celery = _celery()
+    from kombu.exceptions import OperationalError
+
+    try:
+        for _ in range(message_count):
+            celery.send_task(TASK, args=[sweep_id], countdown=seconds, retry=False)
+    except (OperationalError, OSError) as error:
+        raise HistoryRetentionError(
+            f"Celery's broker cannot be reached ({error}), so sweep {sweep_id} was not handed over."
+            " Start it, or check the broker's address, and run this again."
+        ) from error
+
+
+def require_workers() -> None:
+    """Raise UsageError when no message could reach a worker of another process."""
+    if _celery().connection().transport.driver_type == "memory":
+        raise UsageError(
+            "Celery's broker is memory://, which no other process can read, so no worker would "
+            "ever hear of this sweep: set broker_url to a real broker, or leave the sweep to this "
+            "process."
+        )
+
+
+def _celery() -> Any:
+    """Return the Celery application that is configured."""
+    try:
+        from celery import current_app
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "Handing a sweep to workers needs Celery, which is not installed: run `python -m pip "
+            "install 'django-history-retention[celery]'`, or leave the sweep to this process."
+        ) from error
+    return current_app
