@@ -35,7 +35,8 @@ _SOURCE_OPTIONS = ("MODEL", "THREAD_FIELD", "ACTIVITY_FIELD", "LABEL_FIELD", "PR
 _POLICY_OPTIONS = ("STORE", "OLDER_THAN", "KEEP_LAST", "ALL", "COMMAND", "PROJECT")
 _OPTIONS = (
     *("STORES", "GRACE", "BOX_SECONDS", "GAP_SECONDS", "MAX_BYTES_PER_SECOND"),
-    *("SECURE_DELETE", "POLICIES", "VACUUM_IN_REQUEST_BYTES"),
+    *("SECURE_DELETE", "POLICIES"),
+    *("VACUUM_FREE_RATIO", "VACUUM_FREE_BYTES", "VACUUM_IN_REQUEST_BYTES"),
 )
 
 
@@ -73,7 +74,8 @@ class Settings:
 
     ``box_seconds`` is how long one delete may hold the write lock, ``gap_seconds`` how long the
     next one waits, ``max_bytes_per_second`` how much a sweep may remove (None: no limit),
-    ``vacuum_in_request_bytes`` the largest store a web request may vacuum.
+    ``vacuum_in_request_bytes`` the largest store a web request may vacuum. Less free space than
+    either ``vacuum_free_ratio`` of the file or ``vacuum_free_bytes`` is left.
     """
 
     stores: Mapping[str, StoreOptions] = field(default_factory=lambda: MappingProxyType({}))
@@ -83,6 +85,8 @@ class Settings:
     max_bytes_per_second: int | None = None
     secure_delete: SecureDelete = "fast"
     policies: tuple[Policy, ...] = ()
+    vacuum_free_ratio: float = 0.1
+    vacuum_free_bytes: int = 64 * 1024 * 1024
     vacuum_in_request_bytes: int = 256 * 1024 * 1024
 
 
@@ -106,6 +110,12 @@ def get_settings() -> Settings:
         ),
         secure_delete=section.read("SECURE_DELETE", default.secure_delete, _secure_delete),
         policies=_policies(section, stores),
+        vacuum_free_ratio=section.read(
+            "VACUUM_FREE_RATIO", default.vacuum_free_ratio, options.share
+        ),
+        vacuum_free_bytes=section.read(
+            "VACUUM_FREE_BYTES", default.vacuum_free_bytes, options.byte_count
+        ),
         vacuum_in_request_bytes=section.read(
             "VACUUM_IN_REQUEST_BYTES", default.vacuum_in_request_bytes, options.byte_count
         ),

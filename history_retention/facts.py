@@ -274,14 +274,15 @@ class SkippedThread:
 class VacuumResult:
     """Whether a vacuum ran, and the sentence that says why or why not.
 
-    ``needed_bytes`` is the peak of extra disk it takes, ``wal_busy`` whether another process
-    kept the write-ahead log from being truncated (None where there is no such log).
+    ``needed_bytes`` is the peak of extra disk it takes, ``wal_busy`` whether another process kept
+    the write-ahead log from being truncated (None: no log), ``seconds`` how long writers waited.
     """
 
     ran: bool
     reason: str
     needed_bytes: int
     wal_busy: bool | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

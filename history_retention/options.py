@@ -67,6 +67,13 @@ def seconds(value: object) -> float:
     raise Takes("a number of seconds from 0")
 
 
+def share(value: object) -> float:
+    """Take a part of a whole."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
+        return float(value)
+    raise Takes("a number from 0 to 1")
+
+
 def byte_count(value: object) -> int:
     """Take a whole number that is not negative."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:

@@ -240,6 +240,7 @@ class SweepRecord:
         if vacuum is not None:
             sweep.vacuumed = vacuum.ran
             sweep.vacuum_reason = vacuum.reason
+            sweep.vacuum_seconds = vacuum.seconds
         try:
             self._save()
         except LedgerMissing as missing:

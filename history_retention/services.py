@@ -30,20 +30,37 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from . import recording
+from .boxes import Pace, Throttle, unthrottled
 from .conf import get_settings
 from .exceptions import LedgerMissing, NoNamingTable, UsageError
-from .facts import Ending, KeepReason, Naming, Outcome, Plan, Readout, Removed, Space, VacuumResult
+from .facts import Ending, KeepReason, Naming, Outcome, Plan, Readout, Space, VacuumResult
 from .measuring import Totals, read
 from .models import Sweep
 from .planning import plan_with, recorded_bounds
 from .policy import Bounds, Rules
 from .stores import open_store
 from .stores.base import Progress, Store
-from .sweeping import Pace, Swept, Throttle, sweep, unthrottled
-from .vacuuming import VacuumForecast, forecast, not_vacuumed, vacuum_after
+from .sweeping import Swept, sweep
+from .vacuum_sweeps import enable_incremental, vacuum, vacuum_forecast, vacuum_incrementally
+from .vacuuming import not_vacuumed, vacuum_after
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+
+__all__ = [
+    "Clock",
+    "Trigger",
+    "enable_incremental",
+    "execute",
+    "measure",
+    "never",
+    "plan_prune",
+    "plan_reclaim",
+    "silent",
+    "vacuum",
+    "vacuum_forecast",
+    "vacuum_incrementally",
+]
 
 Trigger = Sweep.Trigger
 Clock = Callable[[], datetime]
@@ -246,53 +263,3 @@ def _settled(
     except DatabaseError as error:
         reason = f"{store.alias}: not vacuumed, and its sizes are those from before ({error})."
         return not_vacuumed(reason), before
-
-
-def vacuum(
-    database: str,
-    *,
-    now: datetime,
-    trigger: Sweep.Trigger,
-    actor: User | None = None,
-    clock: Clock = timezone.now,
-) -> Outcome:
-    """Give the store's free pages back to the file system; blocks its writers while it runs."""
-    with open_store(database) as store, store.only_one("sweep"):
-        before = store.space()
-        record = recording.SweepRecord(
-            kind=Sweep.Kind.VACUUM,
-            database=database,
-            layout=store.layout,
-            as_of=now,
-            trigger=trigger,
-            actor=actor,
-            started_at=clock(),
-            space=before,
-        )
-        with record.closing_on_error(clock):
-            if before.free_bytes:
-                result = store.vacuum()
-                ending = Ending.DONE if result.ran else Ending.FAILED
-            else:
-                result = not_vacuumed(f"{database}: nothing is free inside the file; not vacuumed.")
-                ending = Ending.DONE
-            error = result.reason if ending is Ending.FAILED else ""
-            after = store.space()
-        unrecorded = record.finish(
-            ending, error=error, finished_at=clock(), space=after, vacuum=result
-        )
-    return Outcome(
-        ending=Ending.PARTIAL if unrecorded and ending is Ending.DONE else ending,
-        removed=Removed(),
-        skipped=(),
-        space_before=before,
-        space_after=after,
-        vacuum=result,
-        error=error or unrecorded,
-    )
-
-
-def vacuum_forecast(database: str) -> VacuumForecast:
-    """Tell what a vacuum of the store would need, and why it could not run if so."""
-    with open_store(database) as store:
-        return forecast(store)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils import timezone
 
 from . import batching, recording
+from .boxes import Pace, unthrottled
 from .conf import get_settings
 from .exceptions import HistoryRetentionError, LedgerMissing, SweepRunning, UsageError
 from .facts import Ending, Plan, Removed
@@ -27,7 +28,7 @@ from .packing import unpacked
 from .planning import recorded_bounds
 from .stores import open_store
 from .stores.base import Store, parts
-from .sweeping import Pace, Swept, sweep, unthrottled
+from .sweeping import Swept, sweep
 from .vacuuming import vacuum_after
 
 if TYPE_CHECKING:

@@ -216,7 +216,10 @@ def test_a_format_that_is_neither_text_nor_json_is_refused(
             "history_reclaim",
             ["--dry-run", "--no-input", "--force", "--orphan-writes", "--vacuum"],
         ),
-        ("history_vacuum", ["--dry-run", "--no-input"]),
+        (
+            "history_vacuum",
+            ["--dry-run", "--no-input", "--incremental", "--enable-incremental", "--force"],
+        ),
     ],
 )
 def test_a_switch_takes_no_value(store: Path, command: str, flags: list[str]) -> None:
@@ -269,6 +272,13 @@ def test_vacuum_beside_no_vacuum_is_refused(store: Path) -> None:
 
     assert refused(ran.status, ran.out, ran.err, "--vacuum", "--no-vacuum"), ran
     assert threads_in(store) == {"named", "unnamed"}
+
+
+@pytest.mark.parametrize("other", ["--enable-incremental", "--force"])
+def test_two_ways_to_vacuum_are_refused(store: Path, other: str) -> None:
+    ran = run("history_vacuum", "--no-input", "--incremental", other)
+
+    assert refused(ran.status, ran.out, ran.err, "--incremental", other), ran
 
 
 def test_a_grace_below_the_setting_needs_force(store: Path) -> None:

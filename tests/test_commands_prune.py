@@ -375,7 +375,7 @@ def test_vacuum_with_nothing_to_prune_vacuums_what_is_free(gaunt_sloth: Path) ->
 def test_a_vacuum_that_was_asked_for_and_could_not_run_is_status_1_after_the_report(
     gaunt_sloth: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("history_retention.stores.sqlite.VACUUM_MARGIN", 10**12)
+    monkeypatch.setattr("history_retention.stores.sqlite_space.VACUUM_MARGIN", 10**12)
 
     asked = run(
         "history_prune", AS_OF, "--older-than=30", "--no-input", "--vacuum", "--format=json"
@@ -388,7 +388,7 @@ def test_a_vacuum_that_was_asked_for_and_could_not_run_is_status_1_after_the_rep
 def test_a_vacuum_that_nobody_asked_for_may_not_run_without_a_failure(
     gaunt_sloth: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("history_retention.stores.sqlite.VACUUM_MARGIN", 10**12)
+    monkeypatch.setattr("history_retention.stores.sqlite_space.VACUUM_MARGIN", 10**12)
 
     ran = run("history_prune", AS_OF, "--older-than=30", "--no-input", "--format=json")
 

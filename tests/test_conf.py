@@ -46,6 +46,7 @@ def test_settings_without_history_retention_are_the_defaults_and_name_no_store(
     assert (found.box_seconds, found.gap_seconds) == (0.025, 0.05)
     assert found.secure_delete == "fast"
     assert found.policies == ()
+    assert (found.vacuum_free_ratio, found.vacuum_free_bytes) == (0.1, 67_108_864)
     assert found.vacuum_in_request_bytes == 268_435_456
 
 
@@ -73,6 +74,8 @@ def test_every_option_reaches_the_settings_with_its_type(settings: ProjectSettin
             {"STORE": "agents", "ALL": True, "PROJECT": "/srv"},
         ],
         "MAX_BYTES_PER_SECOND": 1_000_000,
+        "VACUUM_FREE_RATIO": 1,
+        "VACUUM_FREE_BYTES": 5,
         "VACUUM_IN_REQUEST_BYTES": 0,
     }
 
@@ -104,6 +107,8 @@ def test_every_option_reaches_the_settings_with_its_type(settings: ProjectSettin
             Policy(store="history", bounds=Bounds(older_than_days=30, keep_last=3, command="chat")),
             Policy(store="agents", bounds=Bounds(everything=True, project="/srv")),
         ),
+        vacuum_free_ratio=1.0,
+        vacuum_free_bytes=5,
         vacuum_in_request_bytes=0,
     )
     assert [type(value) for value in (found.box_seconds, found.gap_seconds)] == [float, float]
@@ -186,12 +191,17 @@ WRONG: list[tuple[Any, str, str]] = [
         for value in (True, "off", "FAST", None, 1)
     ),
     *(
-        ({"VACUUM_IN_REQUEST_BYTES": value}, "takes a whole number of bytes from 0", repr(value))
+        ({key: value}, f"['{key}'] takes a whole number of bytes from 0", repr(value))
+        for key in ("VACUUM_FREE_BYTES", "VACUUM_IN_REQUEST_BYTES")
         for value in (-1, 1.5, True, "1", None)
     ),
     *(
         ({"MAX_BYTES_PER_SECOND": value}, "takes None or a whole number from 1", repr(value))
         for value in (0, -1, 1.5, True, "1")
+    ),
+    *(
+        ({"VACUUM_FREE_RATIO": value}, "takes a number from 0 to 1", repr(value))
+        for value in (-0.1, 1.1, 10, True, "0.1", None, float("nan"))
     ),
     ({"POLICIES": {}}, "HISTORY_RETENTION['POLICIES'] takes a list of dictionaries", "{}"),
     ({"POLICIES": [7]}, "HISTORY_RETENTION['POLICIES'][0] takes a dictionary", "7"),

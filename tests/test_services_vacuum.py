@@ -103,8 +103,9 @@ def large_store(path: Path) -> Path:
 
 
 def test_a_large_store_is_left_and_told_what_a_vacuum_would_do(
-    point_at: Callable[[Path], Path], tmp_path: Path
+    point_at: Callable[[Path], Path], tmp_path: Path, retention: Callable[..., None]
 ) -> None:
+    retention(VACUUM_FREE_RATIO=0, VACUUM_FREE_BYTES=0)
     path = point_at(large_store(tmp_path / "store.db"))
     size = path.stat().st_size
 

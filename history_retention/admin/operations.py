@@ -17,11 +17,13 @@ from django.http import (
 from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
 
 from .. import services
 from ..conf import get_settings
 from ..facts import Ending
 from ..models import Sweep, Thread
+from ..vacuuming import RateSource, VacuumForecast
 from .base import (
     OperationsAdmin,
     asked_store,
@@ -33,6 +35,11 @@ from .base import (
 from .confirming import Operation, StorePlan, confirm
 from .log_entries import log_sweep
 from .words import counted_threads
+
+RATE_WORDS = {
+    RateSource.EARLIER: gettext_lazy("as its last vacuums ran"),
+    RateSource.TRIAL: gettext_lazy("as a trial ran just now"),
+}
 
 
 class StoreOperations(OperationsAdmin[Thread]):
@@ -118,6 +125,8 @@ class StoreOperations(OperationsAdmin[Thread]):
             most=most,
             is_too_large=is_too_large,
             command=_command("history_vacuum", store),
+            wait=_wait(forecast),
+            rate=RATE_WORDS.get(forecast.rate_source, ""),
             problem=_("Not vacuumed yet: tick the box to say that you agree.")
             if asked and not agreed
             else "",
@@ -126,7 +135,7 @@ class StoreOperations(OperationsAdmin[Thread]):
     def _vacuum(self, request: HttpRequest, store: str) -> None:
         user = signed_in(request)
         outcome = services.vacuum(
-            store, now=timezone.now(), trigger=Sweep.Trigger.ADMIN, actor=user
+            store, now=timezone.now(), trigger=Sweep.Trigger.ADMIN, actor=user, force=True
         )
         log_sweep(user.pk, Sweep.Kind.VACUUM, store)
         done = outcome.ending is Ending.DONE
@@ -142,6 +151,16 @@ class StoreOperations(OperationsAdmin[Thread]):
 
     def _page(self, view: Callable[[HttpRequest], HttpResponse]) -> Any:
         return outside_transactions(self.admin_site.admin_view(view))
+
+
+def _wait(forecast: VacuumForecast) -> str:
+    """Say how long writers would wait."""
+    if forecast.is_quick:
+        return _("well under a second")
+    seconds = max(1, round(forecast.blocked_seconds))
+    return ngettext("about %(count)s second", "about %(count)s seconds", seconds) % {
+        "count": f"{seconds:,}"
+    }
 
 
 def _command(name: str, store: str) -> str:

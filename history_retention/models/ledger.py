@@ -169,6 +169,9 @@ class Sweep(models.Model):
     file_bytes_after = models.PositiveBigIntegerField(_("file after"), null=True, blank=True)
     vacuumed = models.BooleanField(_("vacuumed"), default=False)
     vacuum_reason = models.TextField(_("vacuum"), blank=True)
+    vacuum_seconds = models.FloatField(
+        _("writers waited"), null=True, blank=True, help_text=_("seconds")
+    )
     ending = models.CharField(
         _("outcome"), max_length=16, choices=ENDING_CHOICES, default=Ending.RUNNING.value
     )

@@ -23,6 +23,12 @@ Tables = Mapping[str, Collection[str]]
 Progress = Callable[[str, int, int], None]
 """Called with a verb ("measuring"), how much is done and how much there is."""
 
+KEPT_LOG = (
+    ", but another process reads the old pages, so the write-ahead log keeps its size until that "
+    "process is done"
+)
+"""What is added to a sentence when ``VacuumResult.wal_busy``."""
+
 T = TypeVar("T")
 THREADS_A_PART = 200
 """Threads named in one statement; the limit of parameters is 999 on old builds of SQLite."""
@@ -125,8 +131,39 @@ class Store(ABC):
         """Say why a vacuum cannot run now, or return an empty string."""
 
     @abstractmethod
+    def vacuum_rate(self) -> float | None:
+        """Try how many live bytes a second a vacuum rewrites here; None when nothing tells."""
+
+    @abstractmethod
     def vacuum(self) -> VacuumResult:
         """Give free pages back to the file system; reports instead of raising when it cannot."""
+
+
+class StepwiseStore(Store):
+    """A store that may be able to give its free space back in short write transactions."""
+
+    @abstractmethod
+    def steps_refusal(self) -> str:
+        """Say why this store cannot and how it could, or return an empty string."""
+
+    @abstractmethod
+    def free_some(self, deadline: float) -> int:
+        """Inside ``removing``: give space back until ``time.monotonic()`` says so, at least once.
+
+        Returns the bytes that are no longer free inside; 0 when none were.
+        """
+
+    @abstractmethod
+    def truncate_log(self) -> bool | None:
+        """Give back what the steps wrote beside; True when another process keeps it for now."""
+
+    @abstractmethod
+    def enabling_refusal(self) -> str:
+        """Say that steps need not be enabled, or return an empty string."""
+
+    @abstractmethod
+    def enable_steps(self) -> VacuumResult:
+        """Change the vendor's database so that steps work from now on; blocks its writers."""
 
 
 class Rows(Protocol):

@@ -24,11 +24,9 @@ from ..facts import (
     Naming,
     PlannedThread,
     SkipReason,
-    Space,
     StoredThread,
-    VacuumResult,
 )
-from .base import Progress, Store, parts
+from .base import Progress, parts
 from .instants import HAS_TIMED_ID, PREFIX_BYTES, instant_of_id, instant_of_payload
 from .naming import NamingSource, named
 from .scans import (
@@ -41,13 +39,14 @@ from .scans import (
     writes_tables,
 )
 from .sqlite import SQLiteFile, encoded, is_plain, sort_key
+from .sqlite_space import SQLiteStore
 
 CHECKPOINTS = StateTable(name="checkpoints", payload=("checkpoint", "metadata"))
 ROWS_A_LOOKUP = 2_000
 """Rows looked up by key in one statement, or those of one thread that has more."""
 
 
-class CheckpointStore(Store):
+class CheckpointStore(SQLiteStore):
     """A SQLite file with the tables of one of LangGraph's savers."""
 
     vendor = "sqlite"
@@ -92,10 +91,6 @@ class CheckpointStore(Store):
     def only_one(self, work: str, *, shared: bool = False) -> AbstractContextManager[None]:
         """Hold the lock of the file's path, for whoever means this file on this machine."""
         return locks.only_one(work, self.alias, str(self._file.path or self.alias), shared=shared)
-
-    def space(self) -> Space:
-        """Return what the file takes on disk."""
-        return self._file.space()
 
     def measured_threads(self, progress: Progress) -> Iterator[NamedThread]:
         """Stream every thread with its bytes, from one pass over the rows."""
@@ -191,22 +186,6 @@ class CheckpointStore(Store):
                 f"{changed:,} rows, so it was undone and nothing more was done. Look for a "
                 "trigger or a cascading foreign key on that table."
             )
-
-    def live_bytes(self) -> int:
-        """Return the bytes of the pages in use."""
-        return self._file.live_bytes()
-
-    def vacuum_need(self) -> int:
-        """Return the bytes of both copies that SQLite writes."""
-        return self._file.vacuum_need()
-
-    def vacuum_refusal(self) -> str:
-        """Say which folder lacks the disk for a vacuum."""
-        return self._file.vacuum_refusal()
-
-    def vacuum(self) -> VacuumResult:
-        """Rewrite the file without its free pages."""
-        return self._file.vacuum()
 
     def _counts(
         self, thread_ids: list[str], *, weigh: bool

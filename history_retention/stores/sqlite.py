@@ -1,4 +1,4 @@
-"""A vendor's SQLite file: opening it without leaving a trace, and giving its space back.
+"""A vendor's SQLite file: opening it without leaving a trace, and its statements and locks.
 
 The connection is a private copy of the Django alias: it has the alias's options, but it is in no
 transaction of the caller's, never creates a file, and decodes any thread id. Its only settings
@@ -26,8 +26,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..conf import get_settings
 from ..exceptions import HistoryRetentionError, StoreBusy, StoreUnreadable
-from ..facts import Space, VacuumResult
-from .paths import path_of, require_file, size_of, temporary_folder
+from .paths import path_of, require_file
 
 Value = str | bytes | int | float | None
 """What is bound to a statement."""
@@ -37,11 +36,6 @@ BEFORE_ALL_ROWS = -inf
 
 LOCK_WAIT_MILLISECONDS = 100
 """How long a write transaction waits for others when it begins and when it commits."""
-
-VACUUM_MARGIN = 1.1
-"""How much more free disk than computed a vacuum must find."""
-
-_VACUUM_COPIES = 2
 
 _SENTENCES = {
     sqlite3.SQLITE_NOTADB: "is not a SQLite database; check NAME in DATABASES",
@@ -132,10 +126,15 @@ class SQLiteFile:
 
         Waits shortly for it: a commit that waits for readers keeps new readers and writers out.
         """
+        with self.waiting_shortly(), self._transaction():
+            yield
+
+    @contextmanager
+    def waiting_shortly(self) -> Iterator[None]:
+        """Wait for the locks of others for 100 ms at most, instead of ``patience_seconds``."""
         self.run(f"PRAGMA busy_timeout = {LOCK_WAIT_MILLISECONDS}")
         try:
-            with self._transaction():
-                yield
+            yield
         finally:
             self.run(f"PRAGMA busy_timeout = {round(self.patience_seconds * 1000)}")
 
@@ -152,70 +151,6 @@ class SQLiteFile:
         except BaseException:
             raw.rollback()
             raise
-
-    def space(self) -> Space:
-        """Return the sizes of the file, of its write-ahead log and of its free pages."""
-        page = self.value("PRAGMA page_size")
-        size = self.value("PRAGMA page_count") * page
-        return Space(
-            file_bytes=size_of(self.path) if self.path else size,
-            wal_bytes=size_of(Path(f"{self.path}-wal")) if self.path else 0,
-            free_bytes=self.value("PRAGMA freelist_count") * page,
-        )
-
-    def live_bytes(self) -> int:
-        """Return the size of the pages in use."""
-        used = self.value("PRAGMA page_count") - self.value("PRAGMA freelist_count")
-        return int(used * self.value("PRAGMA page_size"))
-
-    def vacuum_need(self) -> int:
-        """Return the bytes of free disk that a vacuum takes at its peak, wherever they lie.
-
-        SQLite writes one copy of the live pages in its folder for temporary files and one
-        beside the database (journal or WAL).
-        """
-        return _VACUUM_COPIES * self.live_bytes()
-
-    def vacuum_refusal(self) -> str:
-        """Say why a vacuum would not have the disk it needs, or return an empty string."""
-        if self.path is None:
-            return ""
-        folders = [self.path.parent, temporary_folder()]
-        if folders[0].stat().st_dev == folders[1].stat().st_dev:
-            del folders[1:]
-        need = int(self.vacuum_need() / len(folders) * VACUUM_MARGIN)
-        for folder in folders:
-            usage = os.statvfs(folder)
-            free = usage.f_bavail * usage.f_frsize
-            if free < need:
-                return (
-                    f"{self.alias}: not vacuumed: it needs {need:,} bytes free in {folder} and "
-                    f"{free:,} are; free some space there and run history_vacuum again."
-                )
-        return ""
-
-    def vacuum(self) -> VacuumResult:
-        """Rewrite the file without its free pages and truncate its write-ahead log."""
-        need = self.vacuum_need()
-        refusal = self.vacuum_refusal()
-        if refusal:
-            return VacuumResult(ran=False, reason=refusal, needed_bytes=need)
-        try:
-            self.run("VACUUM")
-        except DjangoDatabaseError as error:
-            return VacuumResult(
-                ran=False, reason=str(sentence_for(self.alias, self.path, error)), needed_bytes=need
-            )
-        busy: bool | None = None
-        if self.is_write_ahead():
-            busy = bool(self.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0])
-        reason = f"{self.alias}: vacuumed."
-        if busy:
-            reason = (
-                f"{self.alias}: vacuumed, but another process reads the old pages, so the "
-                "write-ahead log keeps its size until that process is done."
-            )
-        return VacuumResult(ran=True, reason=reason, needed_bytes=need, wal_busy=busy)
 
 
 @contextmanager

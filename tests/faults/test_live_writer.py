@@ -15,13 +15,16 @@ import pytest
 
 from ..commands import PROJECT, run
 from ..conftest import WriteStore
-from ..store_files import ThreadRows
+from ..store_files import ThreadRows, add_threads
 from .commands import PRUNE, READOUT
 
 MODES = pytest.mark.parametrize("journal_mode", ["delete", "wal"])
 THREADS = {5: 3_000, 1: 12_000, 0: 1_500}
 """How many threads go, by the seconds that the agent waits: one transaction of 12,000 holds the
 lock for longer than a second, as boxes without gaps between them do."""
+
+FILLER_BYTES = 120_000_000
+"""Freed in one transaction, that holds the lock for longer than a second."""
 
 
 @contextmanager
@@ -77,3 +80,30 @@ def test_an_agent_that_writes_during_a_sweep_loses_nothing_and_is_never_locked_o
     for name, value in written.items():
         record_property(name, value)
     sys.stdout.write(f"{journal_mode}, {patience_seconds} s of patience: {written}\n")
+
+
+@MODES
+def test_an_agent_that_writes_while_space_goes_back_in_steps_is_never_locked_out(
+    written_store: WriteStore,
+    record_property: Callable[[str, object], None],
+    journal_mode: Literal["delete", "wal"],
+) -> None:
+    store = written_store([ThreadRows(thread_id="kept", size=1_000)], journal_mode=journal_mode)
+    with closing(sqlite3.connect(store, isolation_level=None)) as agent:
+        agent.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        agent.execute("VACUUM")
+        agent.execute("CREATE TABLE filler (bytes BLOB)")
+        agent.execute("INSERT INTO filler VALUES (zeroblob(?))", [FILLER_BYTES])
+        add_threads(store, [ThreadRows(thread_id="last", size=FILLER_BYTES)])
+        agent.execute("DROP TABLE filler")
+
+    with writing(store, 1) as written:
+        ran = run("history_vacuum", "--incremental", "--no-input", "--format=json")
+
+    assert (ran.status, ran.document["vacuum"]["ran"]) == (0, True)
+    assert store.stat().st_size < 2 * FILLER_BYTES
+    assert written["busy"] == 0 < written["transactions"]
+    assert rows_of_live(store) == (written["transactions"], 2 * written["transactions"])
+    for name, value in written.items():
+        record_property(name, value)
+    sys.stdout.write(f"{journal_mode}: {written}\n")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from ...facts import Outcome, Plan, PlannedThread, Readout, ReadThread, Space, Tally, VacuumResult
 from ...models import Sweep
 from ...policy import Bounds
+from ...vacuuming import VacuumForecast
 
 Document = dict[str, object]
 
@@ -59,24 +60,35 @@ def reclaim_document(plan: Plan, *, dry_run: bool, outcome: Outcome | None) -> D
 def vacuum_document(
     *,
     database: str,
-    layout: str,
     as_of: datetime,
     dry_run: bool,
-    before: Space,
+    way: str,
+    forecast: VacuumForecast,
     after: Space | None,
     result: VacuumResult,
 ) -> Document:
-    """Describe a vacuum; sizes after it are null when it was a dry run."""
+    """Describe a vacuum; sizes after it are null when it did not begin."""
+    before = forecast.space
     return {
         "database": database,
-        "layout": layout,
+        "layout": forecast.layout,
         "as_of": instant(as_of),
         "dry_run": dry_run,
+        "way": way,
         "file_bytes_before": before.file_bytes,
         "file_bytes_after": after and after.file_bytes,
         "wal_bytes_after": after and after.wal_bytes,
         "free_bytes_before": before.free_bytes,
+        "free_bytes_after": after and after.free_bytes,
         "needed_bytes": result.needed_bytes,
+        "forecast": {
+            "blocked_seconds": round(forecast.blocked_seconds, 3),
+            "bytes_per_second": round(forecast.bytes_per_second),
+            "rate_source": forecast.rate_source.value,
+            "is_worthwhile": not forecast.unworthy,
+            "is_incremental": not forecast.steps_refusal,
+        },
+        "blocked_seconds": result.seconds and round(result.seconds, 3),
         "vacuum": {"ran": result.ran, "reason": result.reason, "wal_busy": result.wal_busy},
     }
 

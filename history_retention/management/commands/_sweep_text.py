@@ -17,7 +17,6 @@ from ...facts import (
 )
 from ...models import Sweep
 from ...policy import Bounds
-from ...vacuuming import VacuumForecast
 from ._text import (
     cell,
     counted,
@@ -137,16 +136,6 @@ def outcome_lines(plan: Plan, outcome: Outcome) -> list[str]:
         counts = Counter(SKIP_WORDS[thread.reason] for thread in outcome.skipped)
         parts.append(f"{len(outcome.skipped):,} skipped: {_counts(counts)}")
     return ["; ".join(parts), *space_lines(plan.database, outcome)]
-
-
-def forecast_lines(database: str, forecast: VacuumForecast) -> list[str]:
-    """Say what a vacuum would give back and what it takes."""
-    space = forecast.space
-    return [
-        f"{database}: file {size(space.file_bytes)}, of which {size(space.free_bytes)} free inside",
-        f"{database}: a vacuum needs up to {size(forecast.needed_bytes)} of free disk and blocks "
-        "writers for its whole length",
-    ]
 
 
 def space_lines(database: str, outcome: Outcome) -> list[str]:
