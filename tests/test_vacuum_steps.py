@@ -47,10 +47,13 @@ def store(written_store: WriteStore) -> Path:
 
 
 def freed(
-    stop: Callable[[], bool] = services.never, progress: Callable[..., None] = services.silent
+    stop: Callable[[], bool] = services.never, progress: Callable[..., object] = services.silent
 ) -> Outcome:
+    def told(*words: object) -> None:
+        progress(*words)
+
     return services.vacuum_incrementally(
-        "history", now=NOW, trigger=Trigger.CODE, stop=stop, progress=progress
+        "history", now=NOW, trigger=Trigger.CODE, stop=stop, progress=told
     )
 
 
