@@ -17,7 +17,9 @@ def vacuum_lines(database: str, forecast: VacuumForecast) -> list[str]:
 
 
 def incremental_lines(database: str, forecast: VacuumForecast, box_seconds: float) -> list[str]:
-    """Say that the free space goes back in steps."""
+    """Say that the free space goes back in steps, if it can."""
+    if forecast.steps_refusal:
+        return [_space_line(database, forecast)]
     return [
         _space_line(database, forecast),
         f"{database}: gives that back in steps of about {box_seconds * 1000:g} ms, between which "
@@ -26,7 +28,9 @@ def incremental_lines(database: str, forecast: VacuumForecast, box_seconds: floa
 
 
 def enabling_lines(database: str, forecast: VacuumForecast) -> list[str]:
-    """Say what changes in the vendor's file, and what the vacuum takes that changes it."""
+    """Say what changes in the vendor's file, if it must, and what the vacuum for it takes."""
+    if forecast.enabling_refusal:
+        return [_space_line(database, forecast)]
     return [
         _space_line(database, forecast),
         f"{database}: sets auto_vacuum = INCREMENTAL in the header of the vendor's own file, for "
