@@ -50,7 +50,8 @@ class Store(ABC):
     alias: str
     naming: Naming
     named_by: str = ""
-    """What the settings say names the threads; empty when it is the vendor's own table."""
+    """What names the threads, if it is the host's and could be the wrong one; empty when it is
+    the vendor's own table, which lies beside its threads and may well be empty."""
     notes: tuple[str, ...]
     """Sentences about what this file lacks and what cannot be told because of it."""
 
@@ -90,6 +91,13 @@ class Store(ABC):
     @abstractmethod
     def conversation_totals(self) -> tuple[int, int, int]:
         """Return how many conversations and turns there are, and the bytes of the transcripts."""
+
+    def names_any(self, thread_ids: Sequence[str]) -> bool:
+        """Tell whether a conversation names one of the ids, be the thread here or not.
+
+        Asked where ``named_by`` is set; False is the careful answer.
+        """
+        return False
 
     @abstractmethod
     def naming_mark(self) -> int:

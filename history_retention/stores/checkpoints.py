@@ -28,7 +28,7 @@ from ..facts import (
 )
 from .base import Progress, parts
 from .instants import HAS_TIMED_ID, PREFIX_BYTES, instant_of_id, instant_of_payload
-from .naming import NamingSource, named
+from .naming import NamingSource
 from .scans import (
     Count,
     StateTable,
@@ -101,7 +101,7 @@ class CheckpointStore(SQLiteStore):
             ):
                 yield self._stored(pair[0], pair[1], weighed=True)
 
-        return named(stored(), self._source.names())
+        return self._source.joined(stored())
 
     def indexed_threads(self, progress: Progress) -> Iterator[NamedThread]:
         """Stream every thread without bytes, from the primary-key indexes."""
@@ -117,7 +117,7 @@ class CheckpointStore(SQLiteStore):
                 progress("choosing", done, 0)
                 yield self._stored(found.get(0), found.get(1), weighed=False)
 
-        return named(stored(), self._source.names())
+        return self._source.joined(stored())
 
     def weighed(self, threads: Sequence[NamedThread]) -> Iterator[NamedThread]:
         """Return the threads that are still there, with bytes and the newest row's own time."""
@@ -137,6 +137,10 @@ class CheckpointStore(SQLiteStore):
     def conversation_totals(self) -> tuple[int, int, int]:
         """Return conversations, turns and transcript bytes."""
         return self._source.totals()
+
+    def names_any(self, thread_ids: Sequence[str]) -> bool:
+        """Ask whoever names the threads."""
+        return self._source.names_any(thread_ids)
 
     def naming_mark(self) -> int:
         """Return the newest turn."""

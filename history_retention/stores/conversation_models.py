@@ -7,8 +7,10 @@ is enough.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
+from itertools import islice
 from typing import Any
 
 from django.apps import apps
@@ -23,11 +25,15 @@ from django.utils import timezone
 
 from ..conf import ConversationSource
 from ..exceptions import StoreUnreadable
-from ..facts import NEVER, PlannedThread, SkipReason
+from ..facts import NEVER, Conversation, NamedThread, PlannedThread, SkipReason, StoredThread
 from .instants import instant_of_text
-from .naming import SCHEMA, Names, NamingSource, compared, in_order, microseconds, named_by
+from .naming import SCHEMA, Names, NamingSource, compared, in_order, microseconds, named
 from .scratch import Scratch
+from .spelling import named_by, spelled_in_columns
 from .sqlite import sort_key
+
+ROWS_A_READ = 2_000
+_SPELLINGS = ("CREATE TABLE spelled (spelling BLOB, id, PRIMARY KEY (spelling, id)) WITHOUT ROWID",)
 
 
 class ConversationModels(NamingSource):
@@ -47,20 +53,37 @@ class ConversationModels(NamingSource):
 
     def names(self) -> Names:
         """Stream the named threads with their conversations."""
-        scratch = Scratch(*SCHEMA)
+        scratch = self._collected()
         try:
-            for source in self._sources:
-                scratch.put(
-                    "INSERT INTO named VALUES (?, ?, ?, '', ?, ?)",
-                    (
-                        (sort_key(thread_id), key, microseconds(active), project, label)
-                        for name, key, active, project, label in self._rows(source, _all(source))
-                        for thread_id in named_by(name)
-                    ),
-                )
             yield from in_order(scratch)
         finally:
             scratch.close()
+
+    def joined(self, stored: Iterable[StoredThread]) -> Iterator[NamedThread]:
+        """Join threads with the rows that name them, also those that spell them otherwise.
+
+        Where a spelling suggests it, the database is asked as ``changed`` will ask it, so that no
+        thread is planned that would then be left alone as named.
+        """
+        scratch = self._collected()
+        try:
+            for thread in named(stored, in_order(scratch)):
+                told = {each.conversation_id for each in thread.conversations}
+                if self._suggested(scratch, thread.stored.thread_id) <= told:
+                    yield thread
+                    continue
+                others = tuple(
+                    conversation
+                    for _, conversation in self._naming([thread.stored.thread_id])
+                    if conversation.conversation_id not in told
+                )
+                yield replace(thread, conversations=thread.conversations + others)
+        finally:
+            scratch.close()
+
+    def names_any(self, thread_ids: Sequence[str]) -> bool:
+        """Ask the models, by thread id."""
+        return any(True for _ in self._naming(thread_ids))
 
     def totals(self) -> tuple[int, int, int]:
         """Count the models' rows; what a turn is, only the host knows."""
@@ -72,31 +95,69 @@ class ConversationModels(NamingSource):
 
     def changed(self, threads: Sequence[PlannedThread], mark: int) -> dict[str, SkipReason]:
         """Ask the models again, by thread id."""
+        planned = {thread.thread_id: thread for thread in threads}
         now: dict[str, set[Any]] = {}
         active: set[Any] = set()
-        for source in self._sources:
-            meant = _Meant(_field(source, source.thread_field), threads)
-            rows = _all(source).filter(**{f"{source.thread_field}__in": meant.values})
-            for name, key, activity, _, _ in self._rows(source, rows):
-                for thread in meant.threads_named(name):
-                    now.setdefault(thread.thread_id, set()).add(key)
-                    if activity is None or activity > thread.last_activity:
-                        active.add(key)
+        for thread_id, conversation in self._naming(list(planned)):
+            now.setdefault(thread_id, set()).add(conversation.conversation_id)
+            activity = conversation.last_activity
+            if activity is None or activity > planned[thread_id].last_activity:
+                active.add(conversation.conversation_id)
         return compared(threads, now, active)
+
+    def _collected(self) -> Scratch:
+        """Read all rows that name a thread, and how a database might take what they say."""
+        scratch = Scratch(*SCHEMA, *_SPELLINGS)
+        try:
+            for source in self._sources:
+                rows = self._rows(source, _all(source))
+                while batch := list(islice(rows, ROWS_A_READ)):
+                    scratch.put("INSERT INTO named VALUES (?, ?, ?, '', ?, ?)", _named(batch))
+                    scratch.put(
+                        "INSERT OR IGNORE INTO spelled VALUES (?, ?)",
+                        ((_folded(value), each.conversation_id) for value, each in batch),
+                    )
+        except BaseException:
+            scratch.close()
+            raise
+        return scratch
+
+    def _suggested(self, scratch: Scratch, thread_id: str) -> set[object]:
+        """Return the conversations of which the database might say that they name the thread."""
+        values = [_value_of(source, thread_id) for source in self._sources]
+        return {
+            conversation_id
+            for folded in {_folded(value) for value in values if value is not None}
+            for (conversation_id,) in scratch.rows(
+                "SELECT id FROM spelled WHERE spelling = ?", (folded,)
+            )
+        }
+
+    def _naming(self, thread_ids: Sequence[str]) -> Iterator[tuple[str, Conversation]]:
+        """Ask the models for the rows that name the threads, each with the thread it names."""
+        for source in self._sources:
+            meant = _Meant(source, thread_ids)
+            rows = _all(source).filter(**{f"{source.thread_field}__in": meant.values})
+            for value, conversation in self._rows(source, rows):
+                for thread_id in meant.threads_named(value):
+                    yield thread_id, conversation
 
     def _rows(
         self, source: ConversationSource, rows: models.QuerySet[Any]
-    ) -> Iterator[tuple[object, int | str, datetime | None, str, str]]:
-        """Read thread, id, activity, project and label of the rows that name a thread."""
-        named = rows.exclude(**{source.thread_field: None})
-        for row in _read(source, named.values(*_fields(source))):
+    ) -> Iterator[tuple[object, Conversation]]:
+        """Read what the rows that name a thread say: its value, and the conversation."""
+        naming = rows.exclude(**{source.thread_field: None})
+        for row in _read(source, naming.values(*_fields(source))):
             key = row["pk"] if isinstance(row["pk"], int) else str(row["pk"])
+            active = row[source.activity_field] if source.activity_field else NEVER
             yield (
                 row[source.thread_field],
-                key if len(self._sources) == 1 else f"{source.model}:{key}",
-                instant_of_value(row[source.activity_field]) if source.activity_field else NEVER,
-                str(row.get(source.project_field or "") or ""),
-                str(row.get(source.label_field or "") or ""),
+                Conversation(
+                    conversation_id=key if len(self._sources) == 1 else f"{source.model}:{key}",
+                    last_activity=instant_of_value(active),
+                    project=str(row.get(source.project_field or "") or ""),
+                    label=str(row.get(source.label_field or "") or ""),
+                ),
             )
 
 
@@ -107,30 +168,43 @@ class _Meant:
     number with zeros, a collation without case). Its word counts: the thread is named.
     """
 
-    def __init__(self, field: models.Field[Any, Any], threads: Sequence[PlannedThread]) -> None:
-        self._exactly: dict[object, list[PlannedThread]] = {}
-        self._loosely: dict[str, list[PlannedThread]] = {}
-        value_of = field_value(field)
-        for thread in threads:
-            value = value_of(thread.thread_id)
-            if value is not None:
-                self._exactly.setdefault(value, []).append(thread)
-                self._loosely.setdefault(str(value).casefold(), []).append(thread)
+    def __init__(self, source: ConversationSource, thread_ids: Sequence[str]) -> None:
+        self._exactly: dict[object, set[str]] = {}
+        self._loosely: dict[bytes, set[str]] = {}
+        for thread_id in thread_ids:
+            value = _value_of(source, thread_id)
+            spellings = spelled_in_columns([thread_id])[0] if value == thread_id else [value]
+            for spelling in spellings:
+                if spelling is not None:
+                    self._exactly.setdefault(spelling, set()).add(thread_id)
+                    self._loosely.setdefault(_folded(spelling), set()).add(thread_id)
 
     @property
     def values(self) -> list[object]:
         """List what to ask the database for."""
         return list(self._exactly)
 
-    def threads_named(self, value: object) -> list[PlannedThread]:
+    def threads_named(self, value: object) -> set[str]:
         """Return the threads that a row with this value names."""
-        return self._exactly.get(value) or self._loosely.get(str(value).casefold(), [])
+        return self._exactly.get(value) or self._loosely.get(_folded(value), set())
+
+
+def _named(rows: Iterable[tuple[object, Conversation]]) -> Iterator[tuple[object, ...]]:
+    for value, each in rows:
+        about = microseconds(each.last_activity), each.project, each.label
+        for thread_id in named_by(value):
+            yield sort_key(thread_id), each.conversation_id, *about
+
+
+def _folded(value: object) -> bytes:
+    """Return what is the same for all values that a database may take for equal."""
+    return sort_key(str(value).casefold())
 
 
 def _read(source: ConversationSource, rows: models.QuerySet[Any]) -> Iterator[dict[str, Any]]:
     """Stream the rows; StoreUnreadable says whose they are when their database refuses."""
     try:
-        yield from rows.iterator(2_000)
+        yield from rows.iterator(ROWS_A_READ)
     except DatabaseError as error:
         raise StoreUnreadable(
             f"The rows of {source.model} that name threads cannot be read from database "
@@ -147,20 +221,17 @@ def instant_of_value(value: object) -> datetime | None:
     return instant_of_text(value)
 
 
-def field_value(field: models.Field[Any, Any]) -> Any:
-    """Return a function from a thread id to the field's value, None where it cannot hold it."""
+def _value_of(source: ConversationSource, thread_id: str) -> object | None:
+    """Return the thread id as the thread field's value, None where it cannot hold it."""
+    field = _field(source, source.thread_field)
     while isinstance(field, models.ForeignKey):
         field = field.target_field
-
-    def value(thread_id: str) -> object | None:
-        try:
-            found: object = field.to_python(thread_id)
-            if isinstance(found, int):
-                field.run_validators(found)  # a number beyond the column's range is an error there
-        except (ValidationError, ValueError, OverflowError):
-            return None
-        return found
-
+    try:
+        value: object = field.to_python(thread_id)
+        if isinstance(value, int):
+            field.run_validators(value)  # a number beyond the column's range is an error there
+    except (ValidationError, ValueError, OverflowError):
+        return None
     return value
 
 

@@ -45,7 +45,9 @@ class LangGraphSQLiteStore(CheckpointStore):
             return store
         if {"id", "thread_id"} <= set(tables.get("conversations", ())):
             source = ConversationsTable(database, tables, names_empty=True)
-            return cls(database, source, Naming.KNOWN, ())
+            store = cls(database, source, Naming.KNOWN, ())
+            store.named_by = "its table conversations"
+            return store
         return cls(
             database,
             Nothing(),

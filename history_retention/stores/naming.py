@@ -7,7 +7,6 @@ database, so that they can be merged with the store's threads in bounded memory.
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,16 +14,14 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
-from uuid import UUID
 
 from ..facts import Conversation, NamedThread, PlannedThread, SkipReason, StoredThread
 from .instants import instant_of_text
 from .scans import require_row_numbers
 from .scratch import Scratch
+from .spelling import legible, named_by, plain, spelled_in_columns
 from .sqlite import BEFORE_ALL_ROWS, SQLiteFile, encoded, sort_key
 
-_DIGITS = re.compile(r"[0-9a-fA-F]{32}")
-_CANONICAL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ROWS_A_CHUNK = 5_000
 _BYTE_COUNT, _TEXTS_A_CHUNK = (
@@ -55,6 +52,14 @@ class NamingSource(ABC):
     def names(self) -> Names:
         """Stream the named threads' sort keys with their conversations, in that order."""
 
+    def joined(self, stored: Iterable[StoredThread]) -> Iterator[NamedThread]:
+        """Join threads, which come in thread id order, with the conversations that name them."""
+        return named(stored, self.names())
+
+    @abstractmethod
+    def names_any(self, thread_ids: Sequence[str]) -> bool:
+        """Tell whether a conversation names one of the ids, be the thread here or not."""
+
     @abstractmethod
     def totals(self) -> tuple[int, int, int]:
         """Return the number of conversations, of turns, and the bytes of the transcripts."""
@@ -74,6 +79,10 @@ class Nothing(NamingSource):
     def names(self) -> Names:
         """Stream nothing."""
         return iter(())
+
+    def names_any(self, thread_ids: Sequence[str]) -> bool:
+        """Return False."""
+        return False
 
     def totals(self) -> tuple[int, int, int]:
         """Return zeros."""
@@ -144,17 +153,12 @@ class ConversationsTable(NamingSource):
             return 0
         return int(self._file.value("SELECT COALESCE(MAX(rowid), 0) FROM sessions"))
 
+    def names_any(self, thread_ids: Sequence[str]) -> bool:
+        """Look the ids up in the table."""
+        return bool(self._naming(thread_ids))
+
     def changed(self, threads: Sequence[PlannedThread], mark: int) -> dict[str, SkipReason]:
         """Compare the conversations' ids, and look for turns after the mark."""
-        texts, blobs = spelled_in_columns([thread.thread_id for thread in threads])
-        marks = ", ".join(["CAST(%s AS TEXT)"] * len(texts) + ["%s"] * len(blobs))
-        now: dict[str, set[Any]] = {}
-        for name, key in self._file.rows(
-            f"SELECT thread_id, id FROM conversations WHERE thread_id IN ({marks})",
-            [*map(encoded, texts), *blobs],
-        ):
-            for thread_id in named_by(name) if name or self._names_empty else ():
-                now.setdefault(thread_id, set()).add(plain(key))
         active: set[Any] = set()
         if self._has_turns:
             active = {
@@ -163,7 +167,20 @@ class ConversationsTable(NamingSource):
                     "SELECT DISTINCT conversation_id FROM sessions WHERE rowid > %s", [mark]
                 )
             }
-        return compared(threads, now, active)
+        return compared(threads, self._naming([thread.thread_id for thread in threads]), active)
+
+    def _naming(self, thread_ids: Sequence[str]) -> dict[str, set[Any]]:
+        """Return the ids of the conversations that name each of the threads."""
+        texts, blobs = spelled_in_columns(thread_ids)
+        marks = ", ".join(["CAST(%s AS TEXT)"] * len(texts) + ["%s"] * len(blobs))
+        found: dict[str, set[Any]] = {}
+        for name, key in self._file.rows(
+            f"SELECT thread_id, id FROM conversations WHERE thread_id IN ({marks})",
+            [*map(encoded, texts), *blobs],
+        ):
+            for thread_id in named_by(name) if name or self._names_empty else ():
+                found.setdefault(thread_id, set()).add(plain(key))
+        return found
 
     def _conversation_columns(self) -> tuple[str, ...]:
         return (
@@ -226,49 +243,6 @@ def compared(
         elif set(map(str, planned)) & set(map(str, active)):
             changed[thread.thread_id] = SkipReason.ACTIVE
     return changed
-
-
-def named_by(name: object) -> list[str]:
-    """Return the ids of the threads that a column's value names.
-
-    A UUID is 32 digits in some columns and 16 bytes in others, while the agent was given its
-    text; were only one spelling to name the thread, it would look unresumable.
-    """
-    if isinstance(name, UUID):
-        return [str(name), name.hex]
-    if isinstance(name, bytes):
-        text = name.decode("utf-8", "surrogateescape")
-        return [text, str(UUID(bytes=name))] if len(name) == 16 else [text]
-    text = str(name)
-    return [text, str(UUID(text))] if _DIGITS.fullmatch(text) else [text]
-
-
-def spelled_in_columns(thread_ids: Iterable[str]) -> tuple[list[str], list[bytes]]:
-    """Return the texts and the bytes by which a column may name the threads."""
-    texts, blobs = [], []
-    for thread_id in thread_ids:
-        texts.append(thread_id)
-        blobs.append(sort_key(thread_id))
-        if _CANONICAL.fullmatch(thread_id):
-            texts.append(UUID(thread_id).hex)
-            blobs.append(UUID(thread_id).bytes)
-    return texts, blobs
-
-
-def plain(key: Any) -> int | str:
-    """Return a conversation's id as JSON can hold it, a whole number as one."""
-    if isinstance(key, float) and key.is_integer() and abs(key) < 2**53:
-        key = int(key)
-    if isinstance(key, str):
-        key = encoded(key)
-    if isinstance(key, bytes):
-        return key.hex()
-    return key if isinstance(key, int) else str(key)
-
-
-def legible(text: str) -> str:
-    """Return the text with bytes that are none escaped."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def microseconds(instant: datetime | None) -> int | None:

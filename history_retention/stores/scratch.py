@@ -33,10 +33,10 @@ class Scratch:
             self._connection.executemany(sql, rows)
             self._connection.execute("COMMIT")
 
-    def rows(self, sql: str) -> Iterator[Row]:
+    def rows(self, sql: str, parameters: Row = ()) -> Iterator[Row]:
         """Stream the statement's rows."""
         with _room():
-            yield from self._connection.execute(sql)
+            yield from self._connection.execute(sql, parameters)
 
     def close(self) -> None:
         """Drop everything."""

@@ -428,34 +428,83 @@ def test_a_thread_that_wrote_after_the_plan_is_left_beside_models(
     assert threads_in(path) == {"a"}
 
 
-def test_a_thread_that_the_database_says_is_named_stays_however_it_is_spelled(
-    threads: Callable[..., Any], named_by: Callable[..., None]
+@pytest.mark.parametrize(
+    "spell",
+    [lambda name: str(name).upper(), lambda name: f"{{{name}}}", lambda name: f"urn:{name}"],
+)
+def test_a_uuid_field_keeps_a_thread_that_spells_its_uuid_in_another_way(
+    threads: Callable[..., Any],
+    named_by: Callable[..., None],
+    spell: Callable[[uuid.UUID], str],
 ) -> None:
-    name, other = uuid.uuid4(), uuid.uuid4()
-    path = threads(str(name).upper(), str(other))
+    names = [uuid.uuid4() for _ in range(2)]
+    threads(spell(names[0]), str(names[1]), "nobody's")
     named_by(CHATS)
-    chat(name)
-    chat(other)
+    rows = [chat(name) for name in names]
 
-    plan = services.plan_reclaim("history", now=NOW)
-    outcome = services.execute(plan, trigger=Trigger.CODE)
-
-    assert [skipped.reason for skipped in outcome.skipped] == [SkipReason.NAMED]
-    assert threads_in(path) == {str(name).upper(), str(other)}
+    assert reclaimable() == ["nobody's"]
+    found = conversations()[spell(names[0])]
+    assert [each.conversation_id for each in found] == [rows[0].pk]
 
 
-def test_a_number_names_a_thread_that_spells_it_with_zeros(
-    threads: Callable[..., Any], named_by: Callable[..., None]
+@pytest.mark.parametrize("spell", ["00{}", " {}", "{}\n", "+{}", "{}"])
+def test_a_number_keeps_a_thread_that_spells_it_in_another_way(
+    threads: Callable[..., Any], named_by: Callable[..., None], spell: str
 ) -> None:
-    numbers = [Ticket.objects.create().pk for _ in range(2)]
-    path = threads(f"00{numbers[0]}", str(numbers[1]))
+    number, other = (Ticket.objects.create().pk for _ in range(2))
+    thread_id = spell.format(number)
+    path = threads(thread_id, str(other), "nobody's")
     named_by(TICKETS)
 
+    readout = services.measure("history", now=NOW)
+    states = {thread.thread_id: thread.state for thread in readout.largest_threads}
     plan = services.plan_reclaim("history", now=NOW)
     outcome = services.execute(plan, trigger=Trigger.CODE)
 
-    assert [skipped.reason for skipped in outcome.skipped] == [SkipReason.NAMED]
-    assert len(threads_in(path)) == 2
+    assert states[thread_id] == State.RESUMABLE
+    assert [thread.thread_id for thread in plan.reclaimable] == ["nobody's"]
+    assert (outcome.removed.thread_count, outcome.skipped) == (1, ())
+    assert threads_in(path) == {thread_id, str(other)}
+
+
+def test_bounds_take_a_thread_that_its_number_names_in_another_way_and_all_that_name_it(
+    threads: Callable[..., Any], named_by: Callable[..., None]
+) -> None:
+    number = Ticket.objects.create().pk
+    path = threads(f" {number}", str(number))
+    named_by(TICKETS)
+
+    plan = services.plan_prune("history", Bounds(older_than_days=30), now=NOW)
+    outcome = services.execute(plan, trigger=Trigger.CODE)
+
+    assert [thread.conversation_ids for thread in plan.prunable] == [(number,), (number,)]
+    assert (outcome.skipped, threads_in(path)) == ((), set())
+
+
+def test_a_text_of_32_digits_names_the_thread_of_that_uuid_to_the_plan_and_to_the_sweep(
+    threads: Callable[..., Any], named_by: Callable[..., None]
+) -> None:
+    name = uuid.uuid4()
+    path = threads(str(name))
+    named_by(NOTES)
+    Note.objects.create(slug="n-1", thread=name.hex, day=date(2026, 1, 1))
+
+    plan = services.plan_prune("history", Bounds(older_than_days=30), now=NOW)
+    outcome = services.execute(plan, trigger=Trigger.CODE)
+
+    assert [thread.conversation_ids for thread in plan.prunable] == [("n-1",)]
+    assert (outcome.skipped, threads_in(path)) == ((), set())
+
+
+def test_a_text_of_other_case_is_another_thread_where_the_database_says_so(
+    threads: Callable[..., Any], named_by: Callable[..., None]
+) -> None:
+    threads("Bob", "eve")
+    named_by(NOTES)
+    for slug, name in (("n-1", "bob"), ("n-2", "eve")):
+        Note.objects.create(slug=slug, thread=name, day=date(2026, 1, 1))
+
+    assert reclaimable() == ["Bob"]
 
 
 @pytest.mark.parametrize("source", [TICKETS, NOTES], ids=["numbers", "texts"])

@@ -15,7 +15,7 @@ from history_retention.models import Measurement, Thread
 from history_retention.policy import Bounds
 from history_retention.services import Trigger, silent
 from history_retention.stores import open_store
-from history_retention.stores.naming import named_by, spelled_in_columns
+from history_retention.stores.spelling import named_by, spelled_in_columns
 
 from ..conftest import WriteStore
 from ..store_files import (
