@@ -8,8 +8,6 @@ the first was taken for dead, do no harm, for each thread is looked at again bef
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -20,6 +18,7 @@ from django.db.models.functions import Greatest
 
 from .facts import Ending, Removed
 from .models import Batch, Sweep
+from .processes import is_gone, this_process
 from .recording import SIGN_OF_LIFE_SECONDS, ledger
 from .sweeping import Swept
 
@@ -28,11 +27,6 @@ SILENCE = timedelta(seconds=60)
 
 _mine: set[int] = set()
 """The batches that this process is at work on, in whichever thread."""
-
-
-def process() -> str:
-    """Return what tells this process from all others: its host and its number there."""
-    return f"{socket.gethostname()[:200]}:{os.getpid()}"
 
 
 def take(sweep: Sweep, now: datetime) -> Batch | None:
@@ -51,10 +45,10 @@ def take(sweep: Sweep, now: datetime) -> Batch | None:
 def _taken(batch: Batch, now: datetime) -> bool:
     """Put our name on the batch, unless somebody else was faster."""
     same = Batch.objects.filter(pk=batch.pk, owner=batch.owner, noted_at=batch.noted_at)
-    if not same.update(owner=process(), noted_at=now):
+    if not same.update(owner=this_process(), noted_at=now):
         return False
     _mine.add(batch.pk)
-    batch.owner, batch.noted_at = process(), now
+    batch.owner, batch.noted_at = this_process(), now
     return True
 
 
@@ -62,19 +56,9 @@ def _is_abandoned(batch: Batch, now: datetime) -> bool:
     """Tell whether the batch's owner is gone: provably, or for want of a sign of life."""
     if batch.noted_at is None or now - batch.noted_at > SILENCE:
         return True
-    host, _, number = batch.owner.rpartition(":")
-    own_host, _, own_number = process().rpartition(":")
-    if host != own_host:
-        return False
-    if number == own_number:
+    if batch.owner == this_process():
         return batch.pk not in _mine
-    try:
-        os.kill(int(number), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass
-    return False
+    return is_gone(batch.owner)
 
 
 class Watch:
@@ -92,7 +76,7 @@ class Watch:
             self._asked_at = time.monotonic()
             with ledger():
                 self._is_over = not (
-                    Batch.objects.filter(pk=self._batch.pk, owner=process()).update(
+                    Batch.objects.filter(pk=self._batch.pk, owner=this_process()).update(
                         noted_at=self._clock()
                     )
                     and going_on().filter(pk=self._batch.sweep_id).exists()
@@ -140,7 +124,7 @@ def release(batch: Batch, error: str = "") -> None:
     """Let go of the batch; an error keeps others from taking it again."""
     _mine.discard(batch.pk)
     with ledger():
-        Batch.objects.filter(pk=batch.pk, owner=process()).update(owner="", error=error)
+        Batch.objects.filter(pk=batch.pk, owner=this_process()).update(owner="", error=error)
 
 
 def throttled(sweep: Sweep, bytes_per_second: int) -> Callable[[int], float]:

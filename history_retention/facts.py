@@ -218,8 +218,8 @@ class Plan:
 
     ``bounds`` is None for a reclaim. ``as_of`` is the instant it was planned for; the grace
     window and the bounds count back from it. ``naming_mark`` is the store's own note of which
-    conversations and turns the plan has seen. The last five say what was asked for beside the
-    bounds; ``unmatched_exclusions`` were excluded and are no thread of the store.
+    conversations and turns the plan has seen, ``witnesses`` are threads that the host's table
+    ``named_by`` names, the last five what else was asked for.
     """
 
     database: str
@@ -232,6 +232,8 @@ class Plan:
     kept: tuple[KeptThread, ...]
     naming_mark: int
     notes: tuple[str, ...] = ()
+    named_by: str = ""
+    witnesses: tuple[str, ...] = ()
     limit: int | None = None
     reclaims: bool = True
     orphan_writes: bool = False

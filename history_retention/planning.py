@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
+from . import recording, witnesses
 from .exceptions import NoNamingTable
 from .facts import KeepReason, KeptThread, NamedThread, Plan, PlannedThread, State
 from .policy import Bounds, Choice, Rules, choose, is_still, leading, rank, state_of
@@ -59,6 +60,8 @@ def plan_with(
         kept=tuple(kept),
         naming_mark=mark,
         notes=store.notes,
+        named_by=store.named_by,
+        witnesses=choice.witnesses,
         limit=limit,
         reclaims=rules.reclaim,
         orphan_writes=rules.orphan_writes,
@@ -70,15 +73,20 @@ def plan_with(
 def _require_a_named_thread(store: Store, choice: Choice) -> None:
     """Refuse to call every thread unresumable because of a setting that looks wrong.
 
-    A wrong THREAD_FIELD, or the host's empty copy of its database, names nothing; a vendor's own
-    table lies beside its threads and may well be empty.
+    A wrong THREAD_FIELD, or another copy of the host's database, names nothing here. Nor does the
+    right one once only orphans are left; but that one still holds a conversation of those that
+    named a thread of this store when an earlier sweep took note of it.
     """
-    if store.named_by and choice.reclaimable and not choice.named_count:
+    if not store.named_by or not choice.reclaimable or choice.witnesses:
+        return
+    with recording.ledger():
+        named_before = witnesses.on_record(store.alias, store.named_by)
+    if not store.names_any(named_before):
         raise NoNamingTable(
             f"{store.alias}: not one of the {choice.thread_count:,} threads here is named by "
-            f"{store.named_by}, which looks like a wrong field or an empty database, so none was "
-            f"removed. Check CONVERSATIONS of {store.alias!r}; if it is right, pass --force to "
-            "history_reclaim."
+            f"{store.named_by}, nor is one that an earlier sweep saw it name; that looks like a "
+            "wrong field or another database, so none was removed. Check CONVERSATIONS of "
+            f"{store.alias!r}; if nothing is wrong, pass --force to history_reclaim."
         )
 
 

@@ -17,18 +17,13 @@ from heapq import heappush, heappushpop
 from math import inf
 
 from .exceptions import UsageError
-from .facts import (
-    FOREVER,
-    Conversation,
-    KeepReason,
-    KeptThread,
-    NamedThread,
-    Naming,
-    State,
-)
+from .facts import FOREVER, Conversation, KeepReason, KeptThread, NamedThread, Naming, State
 
 LONGEST_AGE_DAYS = 36_500
 """A hundred years; a longer ``--older-than`` is a slip of the keyboard."""
+
+MOST_WITNESSES = 20
+"""Named threads that a plan notes: some of their conversations will outlive them."""
 
 Rank = tuple[datetime, str]
 """How threads are ordered: by activity, then by id."""
@@ -109,14 +104,14 @@ class Rules:
 class Choice:
     """What one pass decided; ``prunable`` is ordered newest activity first.
 
-    ``named_count`` of the ``thread_count`` threads are named by a conversation.
+    ``witnesses`` are some of the ``thread_count`` threads that a conversation names, if any is.
     """
 
     prunable: list[NamedThread]
     reclaimable: list[NamedThread]
     kept: list[KeptThread]
     thread_count: int
-    named_count: int
+    witnesses: tuple[str, ...]
     unmatched_exclusions: frozenset[str]
 
 
@@ -157,11 +152,13 @@ def choose(threads: Iterable[NamedThread], rules: Rules) -> Choice:
     candidates: list[NamedThread] = []
     kept: list[KeptThread] = []
     newest: list[Rank] = []
-    thread_count = named_count = 0
+    witnesses: list[str] = []
+    thread_count = 0
     unmatched = set(rules.excluded)
     for thread in threads:
         thread_count += 1
-        named_count += bool(thread.conversations)
+        if thread.conversations and len(witnesses) < MOST_WITNESSES:
+            witnesses.append(thread.stored.thread_id)
         unmatched.discard(thread.stored.thread_id)
         if _is_orphan(thread, rules):
             _choose_orphan(thread, rules, reclaimable, kept)
@@ -181,7 +178,7 @@ def choose(threads: Iterable[NamedThread], rules: Rules) -> Choice:
         reclaimable=reclaimable,
         kept=kept,
         thread_count=thread_count,
-        named_count=named_count,
+        witnesses=tuple(witnesses),
         unmatched_exclusions=frozenset(unmatched),
     )
 

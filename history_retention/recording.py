@@ -9,17 +9,20 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from django.db import Error, router, transaction
+from django.db import Error
 
-from .exceptions import LedgerMissing, SweepRunning, UsageError
+from . import witnesses
+from .admission import left_behind, outermost, require_no_shared_sweep_beside
+from .exceptions import LedgerMissing
 from .facts import Ending, KeepReason, Plan, PlannedThread, Readout, ReadThread, Space, VacuumResult
 from .models import Batch, Hold, Measurement, Sweep, Thread
 from .packing import packed
+from .processes import this_process
 from .sweeping import Swept
 
 if TYPE_CHECKING:
@@ -104,26 +107,12 @@ def save_measurement(readout: Readout) -> None:
         )
 
 
-@contextmanager
-def _outermost() -> Iterator[None]:
-    """Write at once, or refuse: inside a transaction the record could still be rolled back."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(transaction.atomic(using=router.db_for_write(Sweep), durable=True))
-        except RuntimeError as error:
-            raise UsageError(
-                "A sweep was started inside a transaction of the ledger's database, which could "
-                "take back the record of what it removed; nothing was removed. Start it outside "
-                "of atomic()."
-            ) from error
-        yield
-
-
 class SweepRecord:
     """The ledger's row of one sweep, from before its first delete to its end.
 
-    To be used while the store's lock is held: a row of the store that still says "running" then
-    belongs to a process that was killed, and is closed as interrupted.
+    A row of the store that still says "running" while its process is gone is closed as
+    interrupted. Others are let be: where the lock does not reach (another folder for temporary
+    files, another host) that sweep may be at work.
     """
 
     def __init__(
@@ -147,9 +136,10 @@ class SweepRecord:
         """
         self._asked_at = -SIGN_OF_LIFE_SECONDS
         self._is_cancelled = False
-        with ledger(), _outermost():
-            _require_no_shared_sweep(database)
-            Sweep.objects.filter(store=database, ending=Ending.RUNNING).update(
+        with ledger():  # before the transaction: SQLite lets none go from reading to writing
+            ended = left_behind(database, started_at)
+        with ledger(), outermost():
+            Sweep.objects.filter(pk__in=ended, ending=Ending.RUNNING).update(
                 ending=Ending.INTERRUPTED,
                 error="The process ended before the sweep did; counts are those of its last note.",
                 finished_at=started_at,
@@ -168,7 +158,10 @@ class SweepRecord:
                 file_bytes_before=space.file_bytes,
                 batch_count=len(batches),
                 naming_mark=plan.naming_mark if plan else 0,
+                process=this_process(),
+                witnesses=witnesses.of(plan) if plan else {},
             )
+            require_no_shared_sweep_beside(self._sweep)
             Batch.objects.bulk_create(
                 (
                     Batch(
@@ -251,16 +244,6 @@ class SweepRecord:
         """Write what this process knows; whether it is cancelled, somebody else does."""
         with ledger():
             self._sweep.save(update_fields=_OWN_FIELDS)
-
-
-def _require_no_shared_sweep(database: str) -> None:
-    shared = Sweep.objects.filter(store=database, ending=Ending.RUNNING, batch_count__gt=0)
-    if (sweep := shared.first()) is not None:
-        raise SweepRunning(
-            f"{database}: workers are at sweep {sweep.pk} of this store, so this one left without "
-            f"doing anything; wait for it, or run `python manage.py history_sweeps --cancel "
-            f"{sweep.pk}`."
-        )
 
 
 def _row(database: str, thread: ReadThread, measured_at: datetime, measuring: uuid.UUID) -> Thread:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +16,9 @@ from django.db import connections
 from pytest_django import Settings
 
 from .store_files import FIXTURES, NOW, copy_fixture, write_store
+
+NAMES_ITSELF = "from history_retention.processes import this_process; print(this_process())"
+"""What a process runs to say its name."""
 
 
 class WriteStore(Protocol):
@@ -77,6 +82,14 @@ def retention(settings: Settings) -> Callable[..., None]:
         settings.HISTORY_RETENTION = {**settings.HISTORY_RETENTION, **options}
 
     return change
+
+
+@pytest.fixture(scope="session")
+def ended_process() -> str:
+    """The name, as the ledger has it, of a process that ran on this host and ended."""
+    return subprocess.run(
+        [sys.executable, "-c", NAMES_ITSELF], capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 @pytest.fixture

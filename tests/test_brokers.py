@@ -149,7 +149,7 @@ def test_a_killed_worker_loses_nothing_and_its_batch_is_taken_again(
     shop.manage("history_reclaim", "--celery", "--no-input")
 
     owner = shop.until(OWNER, bool)
-    os.kill(int(owner.rpartition(":")[2]), signal.SIGKILL)
+    os.kill(int(owner.partition(" ")[0]), signal.SIGKILL)
     ending = shop.until(ENDING, lambda answer: answer != "running")
 
     assert ending == "done"

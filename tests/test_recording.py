@@ -217,9 +217,12 @@ def test_a_record_counts_with_every_commit_and_ends() -> None:
     assert (row.file_bytes_after, row.vacuumed, row.vacuum_reason) == (2_048, True, vacuum.reason)
 
 
-def test_a_record_left_running_is_closed_by_the_next_of_its_store_alone() -> None:
+def test_a_record_of_a_process_that_ended_is_closed_by_the_next_of_its_store_alone(
+    ended_process: str,
+) -> None:
     record("history")
     record("another")
+    Sweep.objects.update(process=ended_process)
 
     record("history", started_at=NOW + timedelta(hours=1))
 
@@ -227,3 +230,40 @@ def test_a_record_left_running_is_closed_by_the_next_of_its_store_alone() -> Non
     assert (first.ending, first.finished_at) == (Ending.INTERRUPTED, NOW + timedelta(hours=1))
     assert "The process ended before the sweep did" in first.error
     assert (other.ending, second.ending) == (Ending.RUNNING, Ending.RUNNING)
+
+
+@pytest.mark.parametrize(
+    ("process", "silent", "ending"),
+    [
+        (None, timedelta(minutes=1), Ending.RUNNING),
+        (None, timedelta(hours=7), Ending.INTERRUPTED),
+        ("7 1 - another.host", timedelta(hours=5), Ending.RUNNING),
+        ("7 1 - another.host", timedelta(hours=7), Ending.INTERRUPTED),
+        ("", timedelta(hours=5), Ending.RUNNING),
+        ("", timedelta(hours=7), Ending.INTERRUPTED),
+    ],
+)
+def test_a_record_whose_process_may_live_is_closed_only_after_hours_of_silence(
+    process: str | None, silent: timedelta, ending: Ending
+) -> None:
+    record()
+    first = Sweep.objects.all()
+    first.update(noted_at=NOW - silent, **({} if process is None else {"process": process}))
+
+    record()
+
+    assert Sweep.objects.earliest("pk").ending == ending
+
+
+def test_a_record_closed_by_mistake_is_put_right_by_its_next_note() -> None:
+    mistaken = record()
+    Sweep.objects.update(noted_at=NOW - timedelta(days=1))
+    record()
+    closed = Sweep.objects.earliest("pk")
+
+    mistaken.note(Swept(removed=Removed(thread_count=1)))
+
+    noted = Sweep.objects.earliest("pk")
+    assert (closed.ending, closed.finished_at) == (Ending.INTERRUPTED, NOW)
+    assert (noted.ending, noted.finished_at, noted.error) == (Ending.RUNNING, None, "")
+    assert noted.noted_at > closed.noted_at

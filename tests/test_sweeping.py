@@ -380,12 +380,19 @@ def test_the_record_says_who_what_and_how_much(store: Path, admin_user: object) 
     assert Thread.objects.count() == 0
 
 
-def test_a_record_left_running_by_a_killed_process_is_closed_by_the_next(store: Path) -> None:
-    killed = Sweep.objects.create(
-        kind="prune", store="history", trigger="command", as_of=NOW, started_at=NOW
-    )
-    elsewhere = Sweep.objects.create(
-        kind="prune", store="another", trigger="command", as_of=NOW, started_at=NOW
+def test_a_record_left_running_by_a_killed_process_is_closed_by_the_next(
+    store: Path, ended_process: str
+) -> None:
+    killed, elsewhere = (
+        Sweep.objects.create(
+            kind="prune",
+            store=alias,
+            trigger="command",
+            as_of=NOW,
+            started_at=NOW,
+            process=ended_process,
+        )
+        for alias in ("history", "another")
     )
 
     services.execute(planned(), trigger=Trigger.CODE)

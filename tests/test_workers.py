@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -20,6 +19,7 @@ from history_retention.facts import Plan
 from history_retention.models import Batch, Hold, Sweep, Thread
 from history_retention.packing import packed, unpacked
 from history_retention.policy import Bounds
+from history_retention.processes import name_of, this_process
 from history_retention.services import Trigger
 from project.celery import app
 
@@ -28,7 +28,7 @@ from .store_files import NOW, ThreadRows, add_threads, threads_in
 
 pytestmark = pytest.mark.django_db(databases=["default", "history"])
 
-NOBODY = f"{socket.gethostname()}:{2**22 + 1}"
+NOBODY = name_of(2**22 + 1)
 """A process of this host that cannot be: its number is beyond the highest."""
 
 
@@ -156,12 +156,12 @@ def test_the_batch_of_a_killed_worker_is_taken_again_where_it_was_left(store: Pa
 @pytest.mark.parametrize(
     ("owner", "silence", "taken"),
     [
-        ("another-host:7", timedelta(0), False),
-        ("another-host:7", batching.SILENCE + timedelta(seconds=1), True),
-        (f"{socket.gethostname()}:{os.getppid()}", timedelta(0), False),
-        (f"{socket.gethostname()}:1", timedelta(0), False),
+        ("7 1 - another-host", timedelta(0), False),
+        ("7 1 - another-host", batching.SILENCE + timedelta(seconds=1), True),
+        (name_of(os.getppid()), timedelta(0), False),
+        (name_of(1), timedelta(0), False),
         (NOBODY, timedelta(0), True),
-        (f"{socket.gethostname()}:{os.getpid()}", timedelta(0), True),
+        (this_process(), timedelta(0), True),
     ],
 )
 def test_a_batch_is_taken_from_its_owner_only_when_that_one_is_gone(

@@ -186,6 +186,18 @@ class Sweep(models.Model):
     paced_until = models.FloatField(
         default=0, editable=False, help_text=_("When the next removal is allowed; Unix time.")
     )
+    process = models.CharField(
+        max_length=255, blank=True, editable=False, help_text=_("Who is at work on it.")
+    )
+    noted_at = models.DateTimeField(
+        auto_now=True, editable=False, help_text=_("When that process was last heard of.")
+    )
+    witnesses = models.JSONField(
+        default=dict,
+        blank=True,
+        editable=False,
+        help_text=_("Some threads that conversations of the host named when it was planned."),
+    )
 
     class Meta:
         verbose_name = _("sweep")

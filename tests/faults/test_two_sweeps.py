@@ -64,6 +64,7 @@ def test_a_sweep_under_another_lock_takes_what_is_left_and_the_first_finds_it_go
     )
 
     assert (ran.status, ran.document["removed"]["thread_count"]) == (0, 39)
+    assert sweeps_in(ledger, "ending", "error") == [("running", ""), ("done", "")]
     outcome = go_on(sweeper)
     assert (outcome["ending"], outcome["removed"]) == ("done", 1)
     assert set(outcome["skipped"].values()) == {"gone"}
