@@ -216,10 +216,9 @@ class PlannedThread:
 class Plan:
     """The exact list of what an operation would remove, and what it keeps and why.
 
-    ``bounds`` is None for a reclaim. ``as_of`` is the instant it was planned for; the grace
-    window and the bounds count back from it. ``naming_mark`` is the store's own note of which
-    conversations and turns the plan has seen, ``witnesses`` are threads that the host's table
-    ``named_by`` names, the last five what else was asked for.
+    ``bounds`` is None for a reclaim. Grace and bounds count back from ``as_of``. ``naming_mark``
+    is the store's own note of which conversations and turns the plan has seen, ``witnesses`` are
+    threads that the host's table ``named_by`` names, the last five what else was asked for.
     """
 
     database: str

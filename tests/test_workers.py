@@ -76,7 +76,7 @@ def test_a_plan_is_cut_into_batches_that_together_are_the_plan(store: Path) -> N
 
 def test_planned_threads_survive_the_ledger_with_any_id(written_store: WriteStore) -> None:
     names = ["", "a" * 300, "it's", "\N{PILE OF POO}", "%_", " 7"]
-    written_store([ThreadRows(thread_id=name) for name in names], layout="langgraph_sqlite")
+    written_store([ThreadRows(thread_id=name) for name in names], None, layout="langgraph_sqlite")
     plan = services.plan_prune("history", Bounds(everything=True), now=NOW)
 
     assert unpacked(packed(plan.threads)) == plan.threads

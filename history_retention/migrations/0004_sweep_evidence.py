@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("history_retention", "0002_batches"),
+        ("history_retention", "0003_vacuum_seconds"),
     ]
 
     operations = [
