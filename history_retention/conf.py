@@ -32,7 +32,9 @@ SecureDelete = Literal["fast", "on"]
 
 _STORE_OPTIONS = ("LAYOUT", "CONVERSATIONS")
 _SOURCE_OPTIONS = ("MODEL", "THREAD_FIELD", "ACTIVITY_FIELD", "LABEL_FIELD", "PROJECT_FIELD")
-_POLICY_OPTIONS = ("STORE", "OLDER_THAN", "KEEP_LAST", "ALL", "COMMAND", "PROJECT")
+_POLICY_OPTIONS = (
+    *("STORE", "OLDER_THAN", "KEEP_LAST", "ALL", "COMMAND", "PROJECT", "SKIP_UNFINISHED"),
+)
 _OPTIONS = (
     *("STORES", "GRACE", "BOX_SECONDS", "GAP_SECONDS", "MAX_BYTES_PER_SECOND"),
     *("SECURE_DELETE", "POLICIES"),
@@ -219,6 +221,7 @@ def _policy(path: str, values: object, stores: Mapping[str, StoreOptions]) -> Po
             everything=entry.read("ALL", False, options.truth),
             command=entry.read("COMMAND", None, options.text_or_none),
             project=entry.read("PROJECT", None, options.text_or_none),
+            skip_unfinished=entry.read("SKIP_UNFINISHED", False, options.truth),
         )
     except UsageError as error:
         raise refusal(

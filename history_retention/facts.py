@@ -42,6 +42,18 @@ class KeepReason(StrEnum):
     LEASED = "leased"
     UNKNOWN_AGE = "unknown_age"
     LIVE = "live"
+    UNFINISHED = "unfinished"
+    """Somebody or something is still awaited, and the prune was told to leave those."""
+
+
+class Awaiting(StrEnum):
+    """What an unfinished thread waits for before it goes on."""
+
+    NOTHING = ""
+    INTERRUPT = "interrupt"
+    """A person's answer: its newest checkpoint is interrupted and nobody resumed it."""
+    TASKS = "tasks"
+    """Steps that its newest checkpoint says come next."""
 
 
 class SkipReason(StrEnum):
@@ -94,7 +106,8 @@ class StoredThread:
 
     ``last_activity`` is None when at least one row tells no time: the age is unknown then,
     however old the other rows are. ``byte_count`` is None when the pass read index pages only.
-    ``fingerprint`` changes whenever the thread gains, loses or replaces a row.
+    ``fingerprint`` changes whenever the thread gains, loses or replaces a row. ``awaiting`` is
+    told by ``weighed`` alone.
     """
 
     thread_id: str
@@ -104,6 +117,7 @@ class StoredThread:
     first_activity: datetime | None
     last_activity: datetime | None
     fingerprint: bytes = field(repr=False)
+    awaiting: Awaiting = Awaiting.NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +223,7 @@ class PlannedThread:
     write_count: int
     byte_count: int
     recently_active: bool
+    awaiting: Awaiting = Awaiting.NOTHING
     fingerprint: bytes = field(repr=False)
 
 

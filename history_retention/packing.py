@@ -13,7 +13,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from .facts import PlannedThread
+from .facts import Awaiting, PlannedThread
 
 _NAMES = tuple(field.name for field in fields(PlannedThread))
 
@@ -42,6 +42,7 @@ def _thread(values: dict[str, Any]) -> PlannedThread:
         | {
             "conversation_ids": tuple(values["conversation_ids"]),
             "last_activity": datetime.fromisoformat(values["last_activity"]),
+            "awaiting": Awaiting(values["awaiting"]),
             "fingerprint": bytes.fromhex(values["fingerprint"]),
         }
     )

@@ -37,10 +37,12 @@ def plan_with(
                 yield _planned(thread, thread.last_activity, rules)
 
     def in_bounds(thread: NamedThread, activity: datetime) -> bool:
-        if state_of(thread, rules) is State.GRACE:
-            kept.append(KeptThread(thread_id=thread.stored.thread_id, reason=KeepReason.LIVE))
+        if rules.bounds is None or not rules.bounds.old_enough(activity, rules.now):
             return False
-        return rules.bounds is not None and rules.bounds.old_enough(activity, rules.now)
+        reason = _reason_to_keep(thread, rules, rules.bounds)
+        if reason is not None:
+            kept.append(KeptThread(thread_id=thread.stored.thread_id, reason=reason))
+        return reason is None
 
     def in_grace_no_more(_thread: NamedThread, activity: datetime) -> bool:
         return is_still(activity, rules)
@@ -68,6 +70,15 @@ def plan_with(
         excluded=rules.excluded,
         unmatched_exclusions=tuple(sorted(choice.unmatched_exclusions)),
     )
+
+
+def _reason_to_keep(thread: NamedThread, rules: Rules, bounds: Bounds) -> KeepReason | None:
+    """Say why a thread that is old enough stays, by what only its newest rows could tell."""
+    if state_of(thread, rules) is State.GRACE:
+        return KeepReason.LIVE
+    if bounds.skip_unfinished and thread.stored.awaiting:
+        return KeepReason.UNFINISHED
+    return None
 
 
 def _require_a_named_thread(store: Store, choice: Choice) -> None:
@@ -103,6 +114,7 @@ def recorded_bounds(plan: Plan) -> dict[str, object]:
         "all": bounds.everything,
         "command": bounds.command,
         "project": bounds.project,
+        "skip_unfinished": bounds.skip_unfinished,
         "selected": len(bounds.thread_ids or ()),
     }
     return {name: value for name, value in given.items() if value}
@@ -129,5 +141,6 @@ def _planned(thread: NamedThread, activity: datetime, rules: Rules) -> PlannedTh
         write_count=stored.write_count,
         byte_count=stored.byte_count or 0,
         recently_active=not is_still(activity, rules),
+        awaiting=stored.awaiting,
         fingerprint=stored.fingerprint,
     )

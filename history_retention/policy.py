@@ -37,6 +37,7 @@ class Bounds:
     ``keep_last``: the N most recently active matching threads stay. ``everything``: the word
     for no age and no number. ``command`` and ``project`` narrow, but are no bound by
     themselves. ``thread_ids``: exactly these threads, chosen one by one.
+    ``skip_unfinished`` leaves threads that wait for an answer or have steps to do.
     """
 
     older_than_days: int | None = None
@@ -45,6 +46,7 @@ class Bounds:
     command: str | None = None
     project: str | None = None
     thread_ids: frozenset[str] | None = None
+    skip_unfinished: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what is missing, impossible or contradictory, with UsageError."""

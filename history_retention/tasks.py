@@ -56,6 +56,7 @@ def prune(
     everything: bool = False,
     command: str | None = None,
     project: str | None = None,
+    skip_unfinished: bool = False,
     parallel: bool = False,
 ) -> schedule.Report:
     """Prune stores inside the bounds; UsageError when one is missing or not what it takes.
@@ -68,6 +69,7 @@ def prune(
         "everything": everything,
         "command": command,
         "project": project,
+        "skip_unfinished": skip_unfinished,
     }
     return schedule.prune(
         database,
@@ -115,6 +117,7 @@ def _bounds(given: Mapping[str, object]) -> Bounds:
             everything=section.required("everything", truth),
             command=section.required("command", text_or_none),
             project=section.required("project", text_or_none),
+            skip_unfinished=section.required("skip_unfinished", truth),
         )
     except ImproperlyConfigured as error:
         raise UsageError(str(error)) from error

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.usefixtures("frozen_clock")
 
 AS_OF = "--as-of=2026-11-30T12:00:00Z"
 SHARED = "55a6bb69-ce6c-4150-8277-fca8eaa6aab3"
+INTERRUPTED = "da156fe5-db42-454a-8bcc-c912c1baff20"
 UNREADABLE = "36b15dde-801e-4dc8-87ec-7006461f2257"
 PLAN_KEYS = [
     "database", "layout", "as_of", "dry_run", "bounds", "prunable", "kept", "reclaimable",
@@ -75,7 +76,10 @@ def test_a_plan_agrees_with_the_vendors_but_for_the_shared_thread(
     ]  # fmt: skip
     assert {"thread_id": SHARED, "reason": "named_by_kept_conversation"} in found["kept"]
     assert found["reclaimable"] == {"thread_count": 3, "bytes": 107_934}
-    assert all(list(row) == THREAD_KEYS for row in found["prunable"])
+    assert [list(row) for row in found["prunable"]] == [
+        [*THREAD_KEYS, *(["awaiting"] if row["thread_id"] == INTERRUPTED else [])]
+        for row in found["prunable"]
+    ]
 
 
 def test_the_bounds_are_in_the_json_under_fixed_names(gaunt_sloth: Path) -> None:
@@ -181,11 +185,11 @@ def test_the_text_of_a_real_run_is_these_sentences(gaunt_sloth: Path) -> None:
         "history: last active from 2026-10-16 12:00 to 2026-10-30 12:00 UTC; "
         "none within the last 24 hours",
         "  thread                                last activity     checkpoints  writes      size  "
-        "turns  conversations  command  project",
+        "turns  conversations  command  project     note",
         "  554914d9-eb34-448d-85c5-10386c265d00  2026-10-30 12:00            3       5    2.6 KB  "
         "    1  10             code     /home/demo",
         "  da156fe5-db42-454a-8bcc-c912c1baff20  2026-10-21 12:00            9      14   25.1 KB  "
-        "    2  8              code     /home/demo",
+        "    2  8              code     /home/demo  awaiting an answer",
         "  8958c795-04a3-4ee6-844e-1a70d848efbe  2026-10-16 12:00           45      60  520.0 KB  "
         "    5  2              code     /home/demo",
         "history: will reclaim 3 threads (75 rows, 105.4 KB) that no one can resume, "

@@ -71,7 +71,7 @@ def test_every_option_reaches_the_settings_with_its_type(settings: ProjectSettin
         "SECURE_DELETE": "on",
         "POLICIES": [
             {"STORE": "history", "OLDER_THAN": 30, "KEEP_LAST": 3, "COMMAND": "chat"},
-            {"STORE": "agents", "ALL": True, "PROJECT": "/srv"},
+            {"STORE": "agents", "ALL": True, "PROJECT": "/srv", "SKIP_UNFINISHED": True},
         ],
         "MAX_BYTES_PER_SECOND": 1_000_000,
         "VACUUM_FREE_RATIO": 1,
@@ -105,7 +105,10 @@ def test_every_option_reaches_the_settings_with_its_type(settings: ProjectSettin
         secure_delete="on",
         policies=(
             Policy(store="history", bounds=Bounds(older_than_days=30, keep_last=3, command="chat")),
-            Policy(store="agents", bounds=Bounds(everything=True, project="/srv")),
+            Policy(
+                store="agents",
+                bounds=Bounds(everything=True, project="/srv", skip_unfinished=True),
+            ),
         ),
         vacuum_free_ratio=1.0,
         vacuum_free_bytes=5,

@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from ..facts import Ending, KeepReason, Outcome, SkipReason
+from ..facts import Awaiting, Ending, KeepReason, Outcome, SkipReason
 
 LONGEST_SHOWN = 40
 """Characters of a thread id in a table; a UUID has 36."""
@@ -26,6 +26,12 @@ KEPT_BECAUSE = {
     KeepReason.LEASED: gettext_lazy("in use by an agent"),
     KeepReason.UNKNOWN_AGE: gettext_lazy("a row of it tells no time, so its age is unknown"),
     KeepReason.LIVE: gettext_lazy("named by no conversation, yet active within the grace window"),
+    KeepReason.UNFINISHED: gettext_lazy("unfinished"),
+}
+
+AWAITING = {
+    Awaiting.INTERRUPT: gettext_lazy("awaiting an answer"),
+    Awaiting.TASKS: gettext_lazy("has steps to do"),
 }
 
 SKIPPED_BECAUSE = {

@@ -86,7 +86,10 @@ class Store(ABC):
 
     @abstractmethod
     def weighed(self, threads: Sequence[NamedThread]) -> Iterator[NamedThread]:
-        """Return those still there, with bytes, and dated by their newest row's own time too."""
+        """Return those still there, with bytes, and dated by their newest row's own time too.
+
+        Tells also what an unfinished thread awaits.
+        """
 
     @abstractmethod
     def conversation_totals(self) -> tuple[int, int, int]:

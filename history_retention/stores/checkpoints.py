@@ -20,6 +20,7 @@ from typing import ClassVar
 from .. import locks
 from ..exceptions import LayoutUnknown, StoreUnreadable
 from ..facts import (
+    Awaiting,
     NamedThread,
     Naming,
     PlannedThread,
@@ -40,6 +41,7 @@ from .scans import (
 )
 from .sqlite import SQLiteFile, encoded, is_plain, sort_key
 from .sqlite_space import SQLiteStore
+from .unfinished import interrupted
 
 CHECKPOINTS = StateTable(name="checkpoints", payload=("checkpoint", "metadata"))
 ROWS_A_LOOKUP = 2_000
@@ -120,9 +122,11 @@ class CheckpointStore(SQLiteStore):
         return self._source.joined(stored())
 
     def weighed(self, threads: Sequence[NamedThread]) -> Iterator[NamedThread]:
-        """Return the threads that are still there, with bytes and the newest row's own time."""
+        """Return the threads still there, with bytes, their own time and what they await."""
         for part in parts(threads, lambda thread: thread.stored, ROWS_A_LOOKUP):
-            counts = self._counts([thread.stored.thread_id for thread in part], weigh=True)
+            thread_ids = [thread.stored.thread_id for thread in part]
+            counts = self._counts(thread_ids, weigh=True)
+            awaited = interrupted(self._file, self.writes_table, thread_ids)
             for thread in part:
                 checkpoints, writes = counts[thread.stored.thread_id]
                 if checkpoints is None and writes is None:
@@ -132,6 +136,8 @@ class CheckpointStore(SQLiteStore):
                     own = self._own_instant(checkpoints.thread_id, checkpoints.newest_id)
                     if own is not None and own > stored.last_activity:
                         stored = replace(stored, last_activity=own)
+                if stored.thread_id in awaited:
+                    stored = replace(stored, awaiting=Awaiting.INTERRUPT)
                 yield replace(thread, stored=stored)
 
     def conversation_totals(self) -> tuple[int, int, int]:

@@ -35,7 +35,9 @@ KEYS_A_PAGE = 2_000
 _TIMED = f"CASE WHEN {HAS_TIMED_ID} AND typeof(thread_id) = 'text' THEN checkpoint_id END"
 
 CHECKPOINT_COLUMNS = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint", "metadata"}
-WRITE_COLUMNS = {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "value"}
+WRITE_COLUMNS = {
+    *("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "value"),
+}
 WRITES_TABLES = ("checkpoint_writes", "writes")
 """What the savers of one vendor and another call their writes."""
 

@@ -136,6 +136,7 @@ def _bounds(bounds: Bounds | None) -> Document:
         "all": bounds is not None and bounds.everything,
         "command": bounds and bounds.command,
         "project": bounds and bounds.project,
+        **({"skip_unfinished": True} if bounds and bounds.skip_unfinished else {}),
     }
 
 
@@ -190,6 +191,7 @@ def _planned_thread(thread: PlannedThread) -> Document:
         "write_count": thread.write_count,
         "bytes": thread.byte_count,
         "recently_active": thread.recently_active,
+        **({"awaiting": thread.awaiting.value} if thread.awaiting else {}),
     }
 
 

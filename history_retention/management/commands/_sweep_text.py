@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ...facts import (
+    Awaiting,
     Ending,
     KeepReason,
     KeptThread,
@@ -39,6 +40,12 @@ KEEP_WORDS = {
     KeepReason.LEASED: "in use",
     KeepReason.UNKNOWN_AGE: "unknown age",
     KeepReason.LIVE: "live",
+    KeepReason.UNFINISHED: "unfinished",
+}
+
+AWAITING_WORDS = {
+    Awaiting.INTERRUPT: "awaiting an answer",
+    Awaiting.TASKS: "has steps to do",
 }
 
 SKIP_WORDS = {
@@ -163,6 +170,8 @@ def criteria(bounds: Bounds) -> str:
         parts.append(f"of command {printable(bounds.command)}")
     if bounds.project is not None:
         parts.append(f"of project {printable(bounds.project)}")
+    if bounds.skip_unfinished:
+        parts.append("finished")
     return listed(parts)
 
 
@@ -244,11 +253,16 @@ def _rows(threads: Sequence[PlannedThread], shown_rows: int) -> list[str]:
             identifiers(thread.conversation_ids),
             cell(thread.command),
             cell(thread.project),
-            "recently active" if thread.recently_active else "",
+            _note(thread),
         )
         for thread in first
     ]
     return [f"  {line}" for line in table(columns, rows) + _more(len(threads) - len(first))]
+
+
+def _note(thread: PlannedThread) -> str:
+    recent = "recently active" if thread.recently_active else ""
+    return ", ".join(filter(None, [recent, AWAITING_WORDS.get(thread.awaiting, "")]))
 
 
 def _kept_rows(kept: Sequence[KeptThread], shown_rows: int) -> list[str]:

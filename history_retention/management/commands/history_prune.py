@@ -41,6 +41,11 @@ class Command(SweepCommand):
         add("--all", action="store_true", help="Every thread: the word for no bound.")
         add("--command", metavar="NAME", help="Only conversations of this command.")
         add("--project", metavar="NAME", help="Only conversations of this project.")
+        add(
+            "--skip-unfinished",
+            action="store_true",
+            help="Leave threads that wait for an answer or have steps to do.",
+        )
         add("--limit", metavar="N", help="Remove at most N threads, those longest idle.")
         add("--no-reclaim", action="store_true", help="Leave threads that no one can resume.")
         add("--vacuum", action="store_true", default=None, help="Vacuum afterwards, however long.")
@@ -61,6 +66,7 @@ class Command(SweepCommand):
             everything=_flags.switch("--all", options["all"]),
             command=_flags.text("--command", options["command"]),
             project=_flags.text("--project", options["project"]),
+            skip_unfinished=_flags.switch("--skip-unfinished", options["skip_unfinished"]),
         )
         return partial(
             services.plan_prune,
