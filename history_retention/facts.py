@@ -106,8 +106,8 @@ class StoredThread:
 
     ``last_activity`` is None when at least one row tells no time: the age is unknown then,
     however old the other rows are. ``byte_count`` is None when the pass read index pages only.
-    ``fingerprint`` changes whenever the thread gains, loses or replaces a row. ``awaiting`` is
-    told by ``weighed`` alone.
+    ``fingerprint`` changes whenever the thread gains, loses or replaces a row; a measuring, from
+    which nothing is planned, has none. ``awaiting`` is told by ``weighed`` alone.
     """
 
     thread_id: str

@@ -37,25 +37,27 @@ class Totals:
     def __init__(self, top: int) -> None:
         self._top = top
         self._largest: list[tuple[int, str, ReadThread]] = []
-        self._all = Tally()
-        self._unnamed = Tally()
-        self._reclaimable = Tally()
+        self._all = _Sum()
+        self._unnamed = _Sum()
+        self._reclaimable = _Sum()
         self._checkpoints = 0
         self._writes = 0
 
     def counted(self, threads: Iterable[ReadThread]) -> Iterator[ReadThread]:
         """Pass the threads on, counting them."""
         for thread in threads:
-            self._all = _plus(self._all, thread)
+            self._all.add(thread)
             self._checkpoints += thread.checkpoint_count
             self._writes += thread.write_count
             if not thread.conversation_ids:
-                self._unnamed = _plus(self._unnamed, thread)
+                self._unnamed.add(thread)
             if thread.state is State.UNRESUMABLE:
-                self._reclaimable = _plus(self._reclaimable, thread)
-            heapq.heappush(self._largest, (thread.byte_count, thread.thread_id, thread))
-            if len(self._largest) > self._top:
-                heapq.heappop(self._largest)
+                self._reclaimable.add(thread)
+            entry = (thread.byte_count, thread.thread_id, thread)
+            if len(self._largest) < self._top:
+                heapq.heappush(self._largest, entry)
+            elif self._top:
+                heapq.heappushpop(self._largest, entry)
             yield thread
 
     def readout(self, store: Store, rules: Rules) -> Readout:
@@ -74,14 +76,24 @@ class Totals:
             conversation_count=conversations,
             turn_count=turns,
             transcript_bytes=transcript_bytes,
-            unresumable=self._unnamed if store.naming is Naming.KNOWN else Tally(),
-            reclaimable=self._reclaimable,
+            unresumable=self._unnamed.tally if store.naming is Naming.KNOWN else Tally(),
+            reclaimable=self._reclaimable.tally,
             largest_threads=tuple(thread for _, _, thread in sorted(self._largest, reverse=True)),
             notes=store.notes,
         )
 
 
-def _plus(tally: Tally, thread: ReadThread) -> Tally:
-    return Tally(
-        thread_count=tally.thread_count + 1, byte_count=tally.byte_count + thread.byte_count
-    )
+class _Sum:
+    """A tally that grows."""
+
+    def __init__(self) -> None:
+        self.thread_count = 0
+        self.byte_count = 0
+
+    def add(self, thread: ReadThread) -> None:
+        self.thread_count += 1
+        self.byte_count += thread.byte_count
+
+    @property
+    def tally(self) -> Tally:
+        return Tally(thread_count=self.thread_count, byte_count=self.byte_count)

@@ -259,7 +259,6 @@ def test_reading_by_rows_and_by_keys_see_the_same_threads(history: Path) -> None
                 t.stored.thread_id,
                 t.stored.checkpoint_count,
                 t.stored.write_count,
-                t.stored.fingerprint,
                 t.last_activity,
                 t.conversations,
             )

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import datetime
 from hashlib import blake2b
 from heapq import merge
 from itertools import groupby
@@ -28,18 +27,18 @@ from ..facts import (
     StoredThread,
 )
 from .base import Progress, parts
-from .instants import HAS_TIMED_ID, PREFIX_BYTES, instant_of_id, instant_of_payload
+from .dating import Dating
 from .naming import NamingSource
+from .row_scan import weights
 from .scans import (
     Count,
     StateTable,
     counts_by_key,
-    counts_by_row,
     counts_of_threads,
     require_row_numbers,
     writes_tables,
 )
-from .sqlite import SQLiteFile, encoded, is_plain, sort_key
+from .sqlite import SQLiteFile, encoded, sort_key, text_of
 from .sqlite_space import SQLiteStore
 from .unfinished import interrupted
 
@@ -71,6 +70,7 @@ class CheckpointStore(SQLiteStore):
         self._source = source
         self._writes = StateTable(name=self.writes_table, payload=("value",))
         self._tables = (CHECKPOINTS, self._writes)
+        self._dating = Dating(file, self.writes_table)
         others = set(writes_tables(file.tables())) - {self.writes_table}
         if others:
             raise LayoutUnknown(
@@ -98,10 +98,22 @@ class CheckpointStore(SQLiteStore):
         """Stream every thread with its bytes, from one pass over the rows."""
 
         def stored() -> Iterator[StoredThread]:
-            for pair in counts_by_row(
-                self._file, self._tables, lambda done, all_: progress("measuring", done, all_)
+            for weight in weights(
+                self._file, *self._tables, lambda done, all_: progress("measuring", done, all_)
             ):
-                yield self._stored(pair[0], pair[1], weighed=True)
+                thread_id = text_of(weight.thread_id)
+                first, last = self._dating.span(
+                    thread_id, weight.oldest_id, weight.newest_id, odd=weight.odd > 0
+                )
+                yield StoredThread(
+                    thread_id=thread_id,
+                    checkpoint_count=weight.checkpoints,
+                    write_count=weight.writes,
+                    byte_count=weight.byte_count,
+                    first_activity=first,
+                    last_activity=last,
+                    fingerprint=b"",
+                )
 
         return self._source.joined(stored())
 
@@ -133,7 +145,7 @@ class CheckpointStore(SQLiteStore):
                     continue
                 stored = self._stored(checkpoints, writes, weighed=True)
                 if checkpoints and checkpoints.newest_id and stored.last_activity:
-                    own = self._own_instant(checkpoints.thread_id, checkpoints.newest_id)
+                    own = self._dating.own_instant(checkpoints.thread_id, checkpoints.newest_id)
                     if own is not None and own > stored.last_activity:
                         stored = replace(stored, last_activity=own)
                 if stored.thread_id in awaited:
@@ -213,60 +225,21 @@ class CheckpointStore(SQLiteStore):
         self, checkpoints: Count | None, writes: Count | None, *, weighed: bool
     ) -> StoredThread:
         counts = [count for count in (checkpoints, writes) if count is not None]
-        thread_id = counts[0].thread_id
-        instants = [
-            instant_of_id(checkpoint_id)
-            for count in counts
-            for checkpoint_id in (count.oldest_id, count.newest_id)
-            if checkpoint_id is not None
-        ]
-        if any(count.odd for count in counts):
-            instants += self._odd_instants(thread_id)
-        told = [instant for instant in instants if instant is not None]
-        is_known = None not in instants and is_plain(thread_id)
+        first, last = self._dating.span(
+            counts[0].thread_id,
+            min((count.oldest_id for count in counts if count.oldest_id), default=None),
+            max((count.newest_id for count in counts if count.newest_id), default=None),
+            odd=any(count.odd for count in counts),
+        )
         return StoredThread(
-            thread_id=thread_id,
+            thread_id=counts[0].thread_id,
             checkpoint_count=checkpoints.rows if checkpoints else 0,
             write_count=writes.rows if writes else 0,
             byte_count=sum(count.byte_count for count in counts) if weighed else None,
-            first_activity=min(told, default=None),
-            last_activity=max(told) if is_known else None,
+            first_activity=first,
+            last_activity=last,
             fingerprint=_fingerprint(checkpoints, writes),
         )
-
-    def _odd_instants(self, thread_id: str) -> list[datetime | None]:
-        """Date the rows whose ids are no version-6 UUIDs in lower case.
-
-        A write bears the id of its checkpoint, so it is as old as that checkpoint says it is.
-        """
-        where = f"thread_id = CAST(%s AS TEXT) AND NOT {HAS_TIMED_ID}"
-        instants: dict[tuple[object, object], datetime | None] = {}
-        for namespace, checkpoint_id, rowid in self._file.rows(
-            f"SELECT checkpoint_ns, checkpoint_id, rowid FROM checkpoints WHERE {where}",
-            [encoded(thread_id)],
-        ):
-            instants[namespace, checkpoint_id] = instant_of_id(
-                str(checkpoint_id)
-            ) or instant_of_payload(self._prefix(rowid))
-        for namespace, checkpoint_id in self._file.rows(
-            f"SELECT DISTINCT checkpoint_ns, checkpoint_id FROM {self.writes_table} WHERE {where}",
-            [encoded(thread_id)],
-        ):
-            instants.setdefault((namespace, checkpoint_id), instant_of_id(str(checkpoint_id)))
-        return list(instants.values()) or [None]
-
-    def _own_instant(self, thread_id: str, checkpoint_id: str) -> datetime | None:
-        """Return the time that the checkpoint states in its payload, the latest namespace's."""
-        rows = self._file.rows(
-            "SELECT rowid FROM checkpoints"
-            " WHERE thread_id = CAST(%s AS TEXT) AND checkpoint_id = %s",
-            [encoded(thread_id), checkpoint_id],
-        )
-        instants = [instant_of_payload(self._prefix(rowid)) for (rowid,) in rows]
-        return max((instant for instant in instants if instant), default=None)
-
-    def _prefix(self, rowid: int) -> bytes:
-        return self._file.first_bytes("checkpoints", "checkpoint", rowid, PREFIX_BYTES)
 
 
 def _fingerprint(checkpoints: Count | None, writes: Count | None) -> bytes:

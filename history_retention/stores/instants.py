@@ -16,6 +16,7 @@ EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 PREFIX_BYTES = 200
 """How much of a payload holds its time: it stands before the channel values."""
 
+HEX_DIGITS = b"0123456789abcdef"
 _HEX = "[0-9a-f]"
 HAS_TIMED_ID = (
     "(typeof(checkpoint_id) = 'text' AND checkpoint_id GLOB"

@@ -1,33 +1,23 @@
-"""Reading the state tables of a SQLite store: rows in bulk, keys in order, threads one by one.
+"""Reading the state tables of a SQLite store by key: all threads in order, or some of them.
 
-What the statements cost, and why they are shaped like this:
-
-* ``LENGTH`` of a bare BLOB column is told by the record's header, so the row scan reads leaf
-  pages and no overflow page. The lengths are computed in a limited subquery first, since a
-  GROUP BY over the raw columns would carry whole payloads through its sorter.
-* The key scan reads the primary-key index alone. Version-6 ids sort by time as text, so MAX is
-  the newest; every other id is counted as odd and its thread is looked at by itself.
-* Both go in short statements: in a rollback-journal file a reader blocks the agent's commit.
+The scan of all reads the primary-key index alone, in short statements: in a rollback-journal
+file a reader blocks the agent's commit. Version-6 ids sort by time as text, so MAX is the newest;
+every other id is counted as odd and its thread is looked at by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from heapq import merge
 from itertools import groupby
-from operator import attrgetter, itemgetter
-from typing import Any
+from operator import attrgetter
 
 from ..exceptions import LayoutUnknown
 from .base import Tables
 from .instants import HAS_TIMED_ID
-from .scratch import Scratch
-from .sqlite import BEFORE_ALL_ROWS, SQLiteFile, encoded, sort_key
-
-ROWS_A_CHUNK = {True: 20_000, False: 5_000}
-"""Rows read in one statement, in a write-ahead file and in a rollback-journal file."""
+from .sqlite import SQLiteFile, encoded, sort_key, text_of
 
 KEYS_A_PAGE = 2_000
 """Index entries read in one statement; the second look at them finds them in SQLite's cache."""
@@ -146,7 +136,7 @@ def _counts_of_type(
             f" WHERE {after}{until}) GROUP BY thread_id",
             [*params, *ids],
         ):
-            yield Count(_text(_raw(row[0])), *row[1:])
+            yield Count(text_of(_raw(row[0])), *row[1:])
         if not ids:
             return
         after, params = f"thread_id > CAST(%s AS {kind})", ids
@@ -168,77 +158,6 @@ def counts_of_threads(
     return {row[0]: Count(*row) for row in rows}
 
 
-def counts_by_row(
-    file: SQLiteFile, tables: tuple[StateTable, ...], advanced: Callable[[int, int], None]
-) -> Iterator[tuple[Count | None, ...]]:
-    """Stream every thread with its bytes, in thread id order: one count (or None) a table.
-
-    ``advanced`` is told how many rows were read and about how many there are.
-    """
-    scratch = Scratch(
-        "CREATE TABLE counts (thread_id BLOB, position INTEGER, rows INTEGER, bytes INTEGER,"
-        " newest TEXT, oldest TEXT, odd INTEGER, rowid_ INTEGER,"
-        " PRIMARY KEY (thread_id, position)) WITHOUT ROWID"
-    )
-    try:
-        expected = sum(file.value(f"SELECT COALESCE(MAX(rowid), 0) FROM {t.name}") for t in tables)
-        read = 0
-        for position, table in enumerate(tables):
-            for chunk in _row_chunks(file, table):
-                scratch.put(
-                    f"INSERT INTO counts VALUES (?, {position}, ?, ?, ?, ?, ?, ?)"
-                    " ON CONFLICT DO UPDATE SET rows = rows + excluded.rows,"
-                    " bytes = bytes + excluded.bytes, odd = odd + excluded.odd,"
-                    " newest = MAX(COALESCE(newest, ''), COALESCE(excluded.newest, '')),"
-                    " oldest = MIN(COALESCE(oldest, '~'), COALESCE(excluded.oldest, '~')),"
-                    " rowid_ = MAX(rowid_, excluded.rowid_)",
-                    ((_raw(row[0]), *row[1:]) for row in chunk if isinstance(row[0], str | bytes)),
-                )
-                read += sum(row[1] for row in chunk)
-                advanced(read, max(read, expected))
-        ordered = scratch.rows("SELECT * FROM counts ORDER BY thread_id, position")
-        for raw, rows in groupby(ordered, key=itemgetter(0)):
-            found = {row[1]: _count(raw, row) for row in rows}
-            yield tuple(found.get(position) for position in range(len(tables)))
-    finally:
-        scratch.close()
-
-
-def _row_chunks(file: SQLiteFile, table: StateTable) -> Iterator[list[tuple[Any, ...]]]:
-    size = ROWS_A_CHUNK[file.is_write_ahead()]
-    after = BEFORE_ALL_ROWS
-    while True:
-        rows = file.rows(
-            "SELECT thread_id, COUNT(*), SUM(size), MAX(timed), MIN(timed),"
-            " COUNT(*) - COUNT(timed), MAX(row) FROM"
-            f" (SELECT thread_id, rowid AS row, {table.lengths} AS size, {_TIMED} AS timed"
-            f" FROM {table.name} NOT INDEXED WHERE rowid > %s ORDER BY rowid LIMIT {size})"
-            " GROUP BY thread_id",
-            [after],
-        )
-        if not rows:
-            return
-        yield rows
-        after = max(row[-1] for row in rows)
-
-
 def _raw(thread_id: str | bytes) -> bytes:
     """Return the id's own bytes. A BLOB as thread id is legal to SQLite and to nobody else."""
     return thread_id if isinstance(thread_id, bytes) else sort_key(thread_id)
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
-
-
-def _count(raw: bytes, row: tuple[Any, ...]) -> Count:
-    _, _, rows, size, newest, oldest, odd, rowid = row
-    return Count(
-        _text(raw),
-        rows,
-        size,
-        newest or None,
-        None if oldest == "~" else oldest,
-        odd,
-        rowid,
-    )

@@ -169,7 +169,7 @@ def opened(alias: str) -> Iterator[SQLiteFile]:
     connection.queries_log = deque(maxlen=0)  # DEBUG would keep thousands of long statements
     try:
         connection.connect()
-        connection.connection.text_factory = _decoded
+        connection.connection.text_factory = text_of
         file = SQLiteFile(alias, connection, path)
         file.run(f"PRAGMA secure_delete = {get_settings().secure_delete.upper()}")
         if file.value("PRAGMA encoding") != "UTF-8":
@@ -203,6 +203,11 @@ def sort_key(thread_id: str) -> bytes:
     return thread_id.encode("utf-8", "surrogateescape")
 
 
+def text_of(raw: bytes) -> str:
+    """Return the id or other text of these bytes, whatever they are."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
 def sentence_for(
     alias: str, path: Path | None, error: DjangoDatabaseError | sqlite3.Error
 ) -> HistoryRetentionError:
@@ -218,7 +223,3 @@ def sentence_for(
     if code in _SENTENCES:
         return StoreUnreadable(f"{where} {_SENTENCES[code]}.")
     return StoreUnreadable(f"{where} refused a statement ({error}); nothing more was done.")
-
-
-def _decoded(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
