@@ -30,13 +30,13 @@ def _stage() -> Iterator[Path]:
 
 
 def _run(folder: Path, name: str, size: Size) -> None:
-    from . import measurements
+    from . import disk, measurements
 
     for journal_mode in ("delete", "wal"):
         path = folder / f"{journal_mode}.db"
         write_store(path, size, journal_mode=journal_mode)
         measurements.point_at(path)
-        works = [measurements.longest_wait_of_a_writer]
+        works = [disk.peak_of_a_vacuum, measurements.longest_wait_of_a_writer]
         if journal_mode == "delete":
             works = [
                 measurements.pages_of_measuring,

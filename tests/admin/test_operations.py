@@ -250,6 +250,55 @@ def test_a_store_as_large_as_a_request_takes_is_vacuumed(
     assert Sweep.objects.get().kind == "vacuum"
 
 
+def slow_vacuums() -> None:
+    """Record that a vacuum of the store rewrites 10 KB a second."""
+    Sweep.objects.create(
+        kind=Sweep.Kind.VACUUM, store="history", layout="gaunt_sloth", trigger="command",
+        as_of=NOW, started_at=NOW, ending="done", vacuumed=True, vacuum_seconds=1_024,
+        file_bytes_before=10_485_761, file_bytes_after=10_485_760,
+    )  # fmt: skip
+
+
+def test_the_vacuum_page_says_how_long_agents_would_wait(measured: Path, superuser: Client) -> None:
+    quick = text_of(superuser.get(VACUUM))
+    slow_vacuums()
+    slow = text_of(superuser.get(VACUUM))
+
+    seconds = round(measured.stat().st_size / 10_240)
+    assert "well under a second" in quick
+    assert f"about {seconds:,} seconds" in slow
+    assert "10.0 KB a second, as its last vacuums ran" in slow
+
+
+def test_a_vacuum_hardly_worth_it_is_said_and_runs_for_whoever_agrees(
+    measured: Path, superuser: Client
+) -> None:
+    slow_vacuums()
+    with closing(sqlite3.connect(measured)) as store, store:
+        store.execute("DELETE FROM checkpoints WHERE thread_id = 'large'")
+
+    page = superuser.get(VACUUM)
+    response = superuser.post(VACUUM, {"consent": "yes"}, follow=True)
+
+    assert "It is hardly worth their wait" in text_of(page)
+    assert messages_of(response) == [("success", "history: vacuumed.")]
+
+
+def test_a_file_that_gives_space_back_in_steps_names_the_command(
+    measured: Path, superuser: Client
+) -> None:
+    words = "python manage.py history_vacuum --database history --incremental"
+    before = text_of(superuser.get(VACUUM))
+    with closing(sqlite3.connect(measured, isolation_level=None)) as store:
+        store.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        store.execute("VACUUM")
+        store.execute("DELETE FROM checkpoints WHERE thread_id = 'large'")
+    after = text_of(superuser.get(VACUUM))
+
+    assert words not in before
+    assert words in after
+
+
 @pytest.mark.parametrize("address", [MEASURE, RECLAIM, VACUUM])
 @pytest.mark.parametrize("store", ["nope", "default", "", "history%0A"])
 def test_an_unknown_store_is_a_message(

@@ -15,6 +15,7 @@ READOUT = ["history_readout"]
 PRUNE = ["history_prune", "--all", "--no-input"]
 RECLAIM = ["history_reclaim", "--no-input"]
 VACUUM = ["history_vacuum", "--no-input"]
+STEPS = [*VACUUM, "--incremental"]
 
 EVERY_COMMAND = pytest.mark.parametrize(
     "words", [READOUT, PRUNE, RECLAIM, VACUUM], ids=lambda words: words[0]

@@ -19,14 +19,19 @@ from typing import Literal
 
 import pytest
 
+from history_retention.vacuuming import QUICK_VACUUM_BYTES
+
 from ..commands import Ran
 from ..store_files import ThreadRows, rows_of, threads_in, write_store
 from .children import command, started
-from .commands import PRUNE, READOUT, VACUUM, sentence
+from .commands import PRUNE, READOUT, STEPS, VACUUM, sentence
 
 DISK_BYTES = 24 * 1024 * 1024
 LARGEST_FILE = 1_500_000
 """Enough for the ledger, and too little for the store or the journal of its large thread."""
+
+LEDGER_BYTES = 400_000
+"""Enough for the ledger, and less than any store here."""
 
 THREADS = [
     ThreadRows(thread_id="after"),
@@ -127,6 +132,47 @@ def test_a_vacuum_that_runs_out_of_room_gives_nothing_back_and_loses_nothing(
     assert rows_of(store) == before
     assert run(store, ledger, *VACUUM).status == 0
     assert rows_of(store) == before
+
+
+def test_a_trial_that_has_no_room_leaves_the_forecast_to_an_ordinary_disk(
+    tmp_path: Path, ledger: Path
+) -> None:
+    store = write_store(tmp_path / "history.db", [ThreadRows(thread_id="one")], [])
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute("UPDATE checkpoints SET checkpoint = zeroblob(?)", [QUICK_VACUUM_BYTES])
+
+    rates = [
+        run(store, ledger, *VACUUM, "--dry-run", "--format=json", largest_file=largest_file)
+        .document["forecast"]["rate_source"]
+        for largest_file in (None, LARGEST_FILE)
+    ]  # fmt: skip
+
+    assert rates == ["trial", "ordinary_disk"]
+
+
+@pytest.mark.parametrize("journal_mode", ["delete", "wal"])
+def test_steps_that_run_out_of_room_lose_nothing_and_the_next_ones_go_on(
+    tmp_path: Path, ledger: Path, journal_mode: Literal["delete", "wal"]
+) -> None:
+    large = ThreadRows(thread_id="large", writes=10_000, write_size=200)
+    store = write_store(
+        tmp_path / "history.db", [ThreadRows(thread_id="kept"), large], [], now=datetime.now(UTC),
+        journal_mode=journal_mode,
+    )  # fmt: skip
+    with closing(sqlite3.connect(store, isolation_level=None)) as connection:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("VACUUM")
+        connection.execute("DELETE FROM checkpoint_writes WHERE rowid % 500 < 250")
+    before, size = rows_of(store), store.stat().st_size
+
+    ran = run(store, ledger, *STEPS, largest_file=LEDGER_BYTES)
+    again = run(store, ledger, *STEPS)
+
+    assert (ran.status, again.status) == (1, 0)
+    assert str(store) in sentence(ran)
+    assert is_sound(store)
+    assert rows_of(store) == before
+    assert store.stat().st_size < size * 0.6
 
 
 def test_a_prune_whose_vacuum_runs_out_of_room_is_done_and_says_why_it_was_not_vacuumed(

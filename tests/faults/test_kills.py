@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -22,7 +23,7 @@ import pytest
 from ..commands import PROJECT, environment, manage
 from ..store_files import ThreadRows, rows_of, write_store
 from .children import PATIENCE_SECONDS, started, sweep
-from .commands import PRUNE, sweeps_in
+from .commands import PRUNE, STEPS, sweeps_in
 
 Journal = Literal["delete", "wal"]
 MODES = pytest.mark.parametrize("journal_mode", ["delete", "wal"])
@@ -185,6 +186,46 @@ def test_a_sweep_that_is_asked_to_stop_does_not_vacuum_before_it_does(
     assert sweeps_in(ledger, "ending", "vacuumed") == [("interrupted", 0)]
     assert 0 < len(rows_of(store)["checkpoints"]) < THREADS
     assert store.stat().st_size == size
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_steps_that_are_asked_to_stop_end_after_one_and_the_next_run_goes_on(
+    tmp_path: Path, ledger: Path, number: signal.Signals
+) -> None:
+    store = write_store(tmp_path / "history.db", [ThreadRows(thread_id="kept")], [])
+    with closing(sqlite3.connect(store, isolation_level=None)) as agent:
+        agent.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        agent.execute("VACUUM")
+        agent.execute("CREATE TABLE filler (bytes BLOB)")
+        agent.execute("INSERT INTO filler VALUES (zeroblob(100000000))")
+        agent.execute("DROP TABLE filler")
+    rows, size = rows_of(store), store.stat().st_size
+    with subprocess.Popen(
+        [sys.executable, "manage.py", *STEPS, "--format=json"],
+        cwd=PROJECT,
+        env=environment(store, ledger),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        give_up_at = time.monotonic() + PATIENCE_SECONDS
+        while store.stat().st_size == size and time.monotonic() < give_up_at:
+            time.sleep(0.001)
+        process.send_signal(number)
+        out, error = process.communicate(timeout=PATIENCE_SECONDS)
+
+    found = json.loads(out)
+    assert (process.returncode, sweeps_in(ledger, "ending", "vacuumed")) == (
+        1,
+        [("interrupted", 1)],
+    )
+    assert error == f"CommandError: {found['vacuum']['reason']}\n"
+    assert "run the same command again to go on" in error
+    assert 0 < found["free_bytes_after"] < found["free_bytes_before"]
+    assert found["file_bytes_after"] == store.stat().st_size
+    assert manage(*STEPS, store=store, ledger=ledger).status == 0
+    assert store.stat().st_size <= size - found["free_bytes_before"]
+    assert rows_of(store) == rows
 
 
 def wait_until_removed(process: subprocess.Popen[bytes], ledger: Path, threads: int) -> None:
