@@ -231,9 +231,8 @@ class PlannedThread:
 class Plan:
     """The exact list of what an operation would remove, and what it keeps and why.
 
-    ``bounds`` is None for a reclaim. Grace and bounds count back from ``as_of``. ``naming_mark``
-    is the store's own note of which conversations and turns the plan has seen, ``witnesses`` are
-    threads that the host's table ``named_by`` names, the last five what else was asked for.
+    ``bounds`` is None for a reclaim, ``naming_mark`` the store's note of the turns seen;
+    ``witnesses`` are named by the host's table ``named_by``, ``left_by_limit`` may go later.
     """
 
     database: str
@@ -248,6 +247,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     named_by: str = ""
     witnesses: tuple[str, ...] = ()
+    left_by_limit: int = 0
     limit: int | None = None
     reclaims: bool = True
     orphan_writes: bool = False

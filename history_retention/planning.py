@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from itertools import islice
 
 from . import recording, witnesses
 from .exceptions import NoNamingTable
@@ -27,9 +28,12 @@ def plan_with(
     if not force:
         _require_a_named_thread(store, choice)
     kept = list(choice.kept)
+    left = len(choice.prunable) + len(choice.reclaimable)
 
     def confirmed(chosen: list[NamedThread], allows: Allows) -> Iterator[PlannedThread]:
-        for thread in store.weighed(chosen):
+        nonlocal left
+        for thread in store.weighed(chosen if limit is None else sorted(chosen, key=rank)):
+            left -= 1
             if thread.last_activity is None:
                 thread_id = thread.stored.thread_id
                 kept.append(KeptThread(thread_id=thread_id, reason=KeepReason.UNKNOWN_AGE))
@@ -47,9 +51,9 @@ def plan_with(
     def in_grace_no_more(_thread: NamedThread, activity: datetime) -> bool:
         return is_still(activity, rules)
 
-    prunable = list(confirmed(_limited(choice.prunable, limit), in_bounds))
-    left = None if limit is None else limit - len(prunable)
-    reclaimable = list(confirmed(_limited(choice.reclaimable, left), in_grace_no_more))
+    prunable = list(islice(confirmed(choice.prunable, in_bounds), limit))
+    rest = None if limit is None else limit - len(prunable)
+    reclaimable = list(islice(confirmed(choice.reclaimable, in_grace_no_more), rest))
     prunable.sort(key=lambda thread: (thread.last_activity, thread.thread_id), reverse=True)
     return Plan(
         database=store.alias,
@@ -65,6 +69,7 @@ def plan_with(
         named_by=store.named_by,
         witnesses=choice.witnesses,
         limit=limit,
+        left_by_limit=0 if limit is None else left,
         reclaims=rules.reclaim,
         orphan_writes=rules.orphan_writes,
         excluded=rules.excluded,
@@ -118,13 +123,6 @@ def recorded_bounds(plan: Plan) -> dict[str, object]:
         "selected": len(bounds.thread_ids or ()),
     }
     return {name: value for name, value in given.items() if value}
-
-
-def _limited(threads: list[NamedThread], limit: int | None) -> list[NamedThread]:
-    """Return at most ``limit`` threads, those longest idle."""
-    if limit is None:
-        return threads
-    return sorted(threads, key=rank)[: max(limit, 0)]
 
 
 def _planned(thread: NamedThread, activity: datetime, rules: Rules) -> PlannedThread:

@@ -25,7 +25,8 @@ SHARED = "55a6bb69-ce6c-4150-8277-fca8eaa6aab3"
 INTERRUPTED = "da156fe5-db42-454a-8bcc-c912c1baff20"
 UNREADABLE = "36b15dde-801e-4dc8-87ec-7006461f2257"
 PLAN_KEYS = [
-    "database", "layout", "as_of", "dry_run", "bounds", "prunable", "kept", "reclaimable",
+    "database", "layout", "as_of", "dry_run", "bounds", "prunable", "kept", "left_by_limit",
+    "reclaimable",
 ]  # fmt: skip
 OUTCOME_KEYS = ["removed", "skipped", "file_bytes_before", "file_bytes_after", "vacuum"]
 THREAD_KEYS = [
@@ -336,7 +337,29 @@ def test_limit_takes_the_longest_idle_and_leaves_the_rest_for_the_next_run(
     second = run("history_prune", "--older-than=30", "--limit=3", "--no-input", "--format=json")
 
     assert (first.document["removed"]["thread_count"], left) == (3, {"t40"})
+    assert first.document["left_by_limit"] == {"thread_count": 1}
     assert (second.document["removed"]["thread_count"], threads_in(path)) == (1, set())
+    assert second.document["left_by_limit"] == {"thread_count": 0}
+
+
+def test_what_a_limit_leaves_is_said_before_and_after_a_run_and_only_then(
+    written_store: WriteStore,
+) -> None:
+    threads = [ThreadRows(thread_id=f"t{number}") for number in range(6)]
+    written_store(threads, [ConversationRow(thread_id="t0"), ConversationRow(thread_id="t1")])
+    words = ("history_prune", "--older-than=30", "--no-vacuum")
+
+    dry = run(*words, "--limit=1", "--dry-run")
+    real = run(*words, "--limit=1", "--no-input")
+    rest = run(*words, "--no-input")
+
+    assert "history: 5 threads left by --limit 1 for the next run" in dry.out.splitlines()
+    assert real.out.splitlines()[-3] == (
+        "history: pruned 1 thread (2 rows, 1.1 KB) idle for 30 days; "
+        "5 threads left by --limit 1 for the next run"
+    )
+    assert "pruned 5 threads" in rest.out
+    assert "--limit" not in rest.out
 
 
 def test_no_reclaim_leaves_what_no_one_can_resume(gaunt_sloth: Path) -> None:

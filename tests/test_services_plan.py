@@ -123,11 +123,19 @@ def test_prunable_threads_are_listed_newest_first_by_the_time_they_state(
 
 
 @pytest.mark.parametrize(
-    ("limit", "expected"),
-    [(0, []), (1, ["c"]), (2, ["b", "c"]), (3, ["a", "b", "c"]), (4, ["a", "b", "c", "u"])],
+    ("limit", "expected", "left"),
+    [
+        (0, [], 5),
+        (1, ["c"], 4),
+        (2, ["b", "c"], 3),
+        (3, ["a", "b", "c"], 2),
+        (4, ["a", "b", "c", "u"], 1),
+        (5, ["a", "b", "c", "u", "v"], 0),
+        (6, ["a", "b", "c", "u", "v"], 0),
+    ],
 )
 def test_a_limit_takes_the_longest_idle_and_prunable_ones_first(
-    written_store: WriteStore, limit: int, expected: list[str]
+    written_store: WriteStore, limit: int, expected: list[str], left: int
 ) -> None:
     threads, conversations = named(40 * DAY, 50 * DAY, 60 * DAY)
     unnamed = [ThreadRows(thread_id="u", age=90 * DAY), ThreadRows(thread_id="v", age=80 * DAY)]
@@ -136,6 +144,19 @@ def test_a_limit_takes_the_longest_idle_and_prunable_ones_first(
     plan = services.plan_prune("history", Bounds(older_than_days=30), now=NOW, limit=limit)
 
     assert [t.thread_id for t in plan.threads] == expected
+    assert plan.left_by_limit == left
+
+
+def test_a_limit_is_not_used_up_by_threads_that_turn_out_younger_than_their_ids(
+    written_store: WriteStore,
+) -> None:
+    path = written_store(*named(60 * DAY, 50 * DAY, 40 * DAY))
+    state_its_own_time(path, "a", 1 * DAY)
+
+    plan = services.plan_prune("history", Bounds(older_than_days=30), now=NOW, limit=1)
+
+    assert [t.thread_id for t in plan.threads] == ["b"]
+    assert plan.left_by_limit == 1
 
 
 def test_a_hold_keeps_a_thread_from_prune_and_from_reclaim(written_store: WriteStore) -> None:

@@ -39,6 +39,7 @@ def prune_document(plan: Plan, *, dry_run: bool, outcome: Outcome | None) -> Doc
         **_heading(plan, dry_run),
         "prunable": [_planned_thread(thread) for thread in plan.prunable],
         **_kept(plan),
+        "left_by_limit": {"thread_count": plan.left_by_limit},
         "reclaimable": _planned_tally(plan),
         **_result(outcome),
     }

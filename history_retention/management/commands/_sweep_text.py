@@ -86,6 +86,8 @@ def plan_lines(plan: Plan, *, dry_run: bool, verbosity: int) -> list[str]:
     if plan.kept:
         lines.append(f"{plan.database}: {kept_words(plan.kept)}")
         lines += _kept_rows(plan.kept, shown_rows)
+    if plan.left_by_limit:
+        lines.append(f"{plan.database}: {left_words(plan)}")
     lines.append(
         "Dry run: nothing was removed."
         if dry_run
@@ -142,6 +144,8 @@ def outcome_lines(plan: Plan, outcome: Outcome) -> list[str]:
     if outcome.skipped:
         counts = Counter(SKIP_WORDS[thread.reason] for thread in outcome.skipped)
         parts.append(f"{len(outcome.skipped):,} skipped: {_counts(counts)}")
+    if plan.left_by_limit:
+        parts.append(left_words(plan))
     return ["; ".join(parts), *space_lines(plan.database, outcome)]
 
 
@@ -179,6 +183,12 @@ def kept_words(kept: Sequence[KeptThread]) -> str:
     """Say how many stay and why: ``3 kept: held``."""
     counts = Counter(KEEP_WORDS[thread.reason] for thread in kept)
     return f"{len(kept):,} kept: {_counts(counts)}"
+
+
+def left_words(plan: Plan) -> str:
+    """Say how many wait for the next run: ``12 threads left by --limit 5 for the next run``."""
+    left = counted(plan.left_by_limit, "thread")
+    return f"{left} left by --limit {plan.limit:,} for the next run"
 
 
 def removed_words(removed: Removed) -> str:
