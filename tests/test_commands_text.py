@@ -6,11 +6,14 @@ from datetime import timedelta
 
 import pytest
 from django.utils import translation
+from django.utils.translation import gettext_lazy
 
+from history_retention.facts import Awaiting, KeepReason, SkipReason
 from history_retention.management.commands._sweep_text import criteria
 from history_retention.management.commands._text import (
     counted,
     hours,
+    in_english,
     printable,
     shortened,
     size,
@@ -18,6 +21,7 @@ from history_retention.management.commands._text import (
     width,
 )
 from history_retention.policy import Bounds
+from history_retention.words import AWAITED, KEPT_BECAUSE, SKIPPED_BECAUSE
 
 
 @pytest.mark.parametrize(
@@ -108,3 +112,16 @@ def test_columns_line_up_under_wide_characters_and_empty_ones_are_left_out() -> 
 )
 def test_bounds_read_as_what_a_thread_must_be(bounds: Bounds, text: str) -> None:
     assert criteria(bounds) == text
+
+
+def test_words_are_english_whatever_the_language_of_the_project() -> None:
+    with translation.override("de"):
+        translated, plain = str(gettext_lazy("Yes")), in_english({1: gettext_lazy("Yes")})
+
+    assert (translated, plain) == ("Ja", {1: "Yes"})
+
+
+def test_every_reason_has_its_word() -> None:
+    assert KEPT_BECAUSE.keys() == set(KeepReason)
+    assert SKIPPED_BECAUSE.keys() == set(SkipReason)
+    assert AWAITED.keys() == {each for each in Awaiting if each}

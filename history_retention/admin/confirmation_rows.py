@@ -10,7 +10,8 @@ from datetime import datetime
 from django.utils.functional import Promise
 
 from ..facts import KeepReason, Plan, PlannedThread
-from .words import AWAITING, KEPT_BECAUSE, readable, shortened
+from ..words import AWAITED, KEPT_BECAUSE, shortened
+from .words import readable
 
 MOST_ROWS = 100
 """Threads listed on a page for each store; the totals count all of them."""
@@ -109,7 +110,7 @@ def _row(thread: PlannedThread, measured: Mapping[str, tuple[int, int, int]]) ->
         write_count=thread.write_count,
         byte_count=thread.byte_count,
         recently_active=thread.recently_active,
-        awaiting=AWAITING.get(thread.awaiting, ""),
+        awaiting=AWAITED.get(thread.awaiting, ""),
         has_changed=measured.get(thread.thread_id, now) != now,
     )
 

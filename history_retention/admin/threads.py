@@ -20,6 +20,7 @@ from django.utils.translation import gettext_lazy
 from ..conf import get_settings
 from ..exceptions import UsageError
 from ..models import Hold, Sweep, Thread
+from ..words import shortened
 from .base import errors_as_messages, outside_transactions
 from .confirming import Operation, confirm
 from .consent import MOST_THREADS
@@ -27,7 +28,7 @@ from .filters import CommandFilter, IdleFilter, ProjectFilter, StateFilter, Stor
 from .operations import StoreOperations
 from .pruning import plan_selections, selections
 from .totals import StoreTotals, totals_of
-from .words import cell, grouped, readable, shortened, thread_name
+from .words import cell, grouped, readable, thread_name
 
 MOST_CONVERSATIONS = 3
 """Conversation ids named in the list; a thread's own page names them all."""

@@ -11,53 +11,15 @@ from django.template.loader import render_to_string
 from django.utils.formats import number_format
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import ngettext
 
-from ..facts import Awaiting, Ending, KeepReason, Outcome, SkipReason
-
-LONGEST_SHOWN = 40
-"""Characters of a thread id in a table; a UUID has 36."""
-
-KEPT_BECAUSE = {
-    KeepReason.NAMED_BY_KEPT_CONVERSATION: gettext_lazy(
-        "also named by a conversation that is kept"
-    ),
-    KeepReason.HELD: gettext_lazy("held"),
-    KeepReason.LEASED: gettext_lazy("in use by an agent"),
-    KeepReason.UNKNOWN_AGE: gettext_lazy("a row of it tells no time, so its age is unknown"),
-    KeepReason.LIVE: gettext_lazy("named by no conversation, yet active within the grace window"),
-    KeepReason.UNFINISHED: gettext_lazy("unfinished"),
-}
-
-AWAITING = {
-    Awaiting.INTERRUPT: gettext_lazy("awaiting an answer"),
-    Awaiting.TASKS: gettext_lazy("has steps to do"),
-}
-
-SKIPPED_BECAUSE = {
-    SkipReason.ACTIVE: gettext_lazy("active since it was shown"),
-    SkipReason.NAMED: gettext_lazy("named by a conversation since it was shown"),
-    SkipReason.HELD: gettext_lazy("held"),
-    SkipReason.LEASED: gettext_lazy("in use by an agent"),
-    SkipReason.GONE: gettext_lazy("already gone"),
-}
+from ..facts import Ending, Outcome, SkipReason
+from ..words import SKIPPED_BECAUSE, shortened, spelled_out
 
 
 def readable(thread_id: str) -> str:
-    r"""Return a thread id with whatever does not print spelled out, as ``\n`` or ``\u202e``."""
-    if not thread_id:
-        return _("(empty)")
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
-        for character in thread_id
-    )
-
-
-def shortened(text: str) -> str:
-    """Return the beginning and the end of a long text, and a short one whole."""
-    if len(text) <= LONGEST_SHOWN:
-        return text
-    return f"{text[: LONGEST_SHOWN - 12]}…{text[-11:]}"
+    """Return a thread id with whatever does not print spelled out, an empty one as such."""
+    return spelled_out(thread_id) or _("(empty)")
 
 
 def cell(name: str, **context: Any) -> SafeString:

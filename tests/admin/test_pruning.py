@@ -213,7 +213,7 @@ def test_a_thread_that_changed_since_it_was_shown_stays_and_the_others_go(
     add_threads(measured, [ThreadRows(thread_id="small", age=timedelta(minutes=-1))])
     response = superuser.post(THREADS, ticked(form), follow=True)
     assert threads_in(measured) == EVERYONE - {"large"}
-    assert "1 kept: active since it was shown." in messages_of(response)[0][1]
+    assert "1 kept: active since the plan." in messages_of(response)[0][1]
     assert {entry.object_repr for entry in LogEntry.objects.all()} == {"history: large"}
 
 
@@ -228,7 +228,7 @@ def test_a_thread_with_a_new_turn_since_it_was_shown_stays(
     response = superuser.post(THREADS, ticked(form), follow=True)
     assert threads_in(measured) == EVERYONE
     assert messages_of(response) == [
-        ("warning", "history: nothing was removed. 1 kept: active since it was shown.")
+        ("warning", "history: nothing was removed. 1 kept: active since the plan.")
     ]
     assert not LogEntry.objects.exists()
 

@@ -6,23 +6,22 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ...facts import (
-    Awaiting,
     Ending,
-    KeepReason,
     KeptThread,
     Outcome,
     Plan,
     PlannedThread,
     Removed,
-    SkipReason,
 )
 from ...models import Sweep
 from ...policy import Bounds
+from ...words import AWAITED, KEPT_BECAUSE, SKIPPED_BECAUSE
 from ._text import (
     cell,
     counted,
     hours,
     identifiers,
+    in_english,
     instant,
     listed,
     printable,
@@ -34,28 +33,9 @@ from ._text import (
 FIRST_ROWS = 10
 """How many threads a plan shows unless ``-v 2`` asks for all."""
 
-KEEP_WORDS = {
-    KeepReason.NAMED_BY_KEPT_CONVERSATION: "named by a kept conversation",
-    KeepReason.HELD: "held",
-    KeepReason.LEASED: "in use",
-    KeepReason.UNKNOWN_AGE: "unknown age",
-    KeepReason.LIVE: "live",
-    KeepReason.UNFINISHED: "unfinished",
-}
-
-AWAITING_WORDS = {
-    Awaiting.INTERRUPT: "awaiting an answer",
-    Awaiting.TASKS: "has steps to do",
-}
-
-SKIP_WORDS = {
-    SkipReason.ACTIVE: "active since the plan",
-    SkipReason.NAMED: "named since the plan",
-    SkipReason.HELD: "held since the plan",
-    SkipReason.LEASED: "in use since the plan",
-    SkipReason.GONE: "gone already",
-}
-
+KEEP_WORDS = in_english(KEPT_BECAUSE)
+AWAITING_WORDS = in_english(AWAITED)
+SKIP_WORDS = in_english(SKIPPED_BECAUSE)
 ENDING_WORDS = {
     Ending.PARTIAL: "stopped by an error",
     Ending.INTERRUPTED: "interrupted",

@@ -5,12 +5,18 @@ English on purpose: the output of a command is read by ``grep`` as often as by a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 from unicodedata import east_asian_width
 
-LONGEST_CELL = 40
-"""A UUID fits; anything longer is shortened in tables and whole in JSON."""
+from django.utils.functional import Promise
+from django.utils.translation import override
+
+from ... import words
+from ...words import spelled_out
+
+ReasonT = TypeVar("ReasonT")
 
 
 def size(byte_count: int) -> str:
@@ -47,25 +53,20 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape what would move a cursor, reverse a line or not encode; quote what hides.
-
-    Thread ids are a vendor's: they may be empty, hold newlines, terminal escapes, invisible
-    characters or halves of a surrogate pair.
-    """
-    shown = "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
-        for char in text
-    )
+    """Spell out what would move a cursor, reverse a line or not encode; quote what hides."""
+    shown = spelled_out(text)
     return f"'{shown}'" if shown != shown.strip() or not shown else shown
 
 
-def shortened(text: str, longest: int = LONGEST_CELL) -> str:
+def shortened(text: str) -> str:
     """Return the printable text, its middle left out when it is too long for a table."""
-    shown = printable(text)
-    if len(shown) <= longest:
-        return shown
-    tail = longest // 4
-    return f"{shown[: longest - tail - 3]}...{shown[-tail:]}"
+    return words.shortened(printable(text), "...")
+
+
+def in_english(texts: Mapping[ReasonT, str | Promise]) -> dict[ReasonT, str]:
+    """Return translatable words as they stand in the source."""
+    with override(None):
+        return {reason: str(text) for reason, text in texts.items()}
 
 
 def cell(text: str) -> str:
