@@ -16,8 +16,9 @@ from django.db import transaction
 from django.db.models import F, QuerySet, Value
 from django.db.models.functions import Greatest
 
-from .facts import Ending, Removed
+from .facts import Ending
 from .models import Batch, Sweep
+from .outcomes import Removed
 from .processes import is_gone, this_process
 from .recording import SIGN_OF_LIFE_SECONDS, ledger
 from .sweeping import Swept

@@ -19,8 +19,9 @@ from django.db import Error
 from . import witnesses
 from .admission import left_behind, outermost, require_no_shared_sweep_beside
 from .exceptions import LedgerMissing
-from .facts import Ending, KeepReason, Plan, PlannedThread, Readout, ReadThread, Space, VacuumResult
+from .facts import Ending, KeepReason, Plan, PlannedThread, Readout, ReadThread, Space
 from .models import Batch, Hold, Measurement, Sweep, Thread
+from .outcomes import VacuumResult
 from .packing import packed
 from .processes import this_process
 from .sweeping import Swept

@@ -33,9 +33,10 @@ from . import recording
 from .boxes import Pace, Throttle, unthrottled
 from .conf import get_settings
 from .exceptions import LedgerMissing, NoNamingTable, UsageError
-from .facts import Ending, KeepReason, Naming, Outcome, Plan, Readout, Space, VacuumResult
+from .facts import Ending, KeepReason, Naming, Plan, Readout, Space
 from .measuring import Totals, read
 from .models import Sweep
+from .outcomes import Outcome, VacuumResult
 from .planning import plan_with, recorded_bounds
 from .policy import Bounds, Rules
 from .stores import open_store

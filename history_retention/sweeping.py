@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from .boxes import Boxes, Pace
 from .exceptions import HistoryRetentionError
-from .facts import Ending, KeepReason, PlannedThread, Removed, SkippedThread, SkipReason
+from .facts import Ending, KeepReason, PlannedThread, SkipReason
+from .outcomes import Removed, SkippedThread
 from .stores.base import Store, parts
 
 _SKIP_REASONS = {KeepReason.HELD: SkipReason.HELD, KeepReason.LEASED: SkipReason.LEASED}

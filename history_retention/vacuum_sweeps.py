@@ -16,8 +16,9 @@ from django.utils import timezone
 from . import recording
 from .boxes import Pace
 from .conf import get_settings
-from .facts import Ending, Outcome, Removed, Space, VacuumResult
+from .facts import Ending, Space
 from .models import Sweep
+from .outcomes import Outcome, Removed, VacuumResult
 from .stepping import Freed, free_in_steps
 from .stores import open_store
 from .stores.base import KEPT_LOG, Progress, StepwiseStore, Store

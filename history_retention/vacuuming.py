@@ -11,8 +11,9 @@ from django.db.models import F
 from . import recording
 from .conf import get_settings
 from .exceptions import LedgerMissing
-from .facts import Ending, Space, VacuumResult
+from .facts import Ending, Space
 from .models import Sweep
+from .outcomes import VacuumResult
 from .stores.base import StepwiseStore, Store
 from .sweeping import Swept
 

@@ -22,8 +22,9 @@ from . import batching, recording
 from .boxes import Pace, unthrottled
 from .conf import get_settings
 from .exceptions import HistoryRetentionError, LedgerMissing, SweepRunning, UsageError
-from .facts import Ending, Plan, Removed
+from .facts import Ending, Plan
 from .models import Batch, Sweep
+from .outcomes import Removed
 from .packing import unpacked
 from .planning import recorded_bounds
 from .stores import open_store

@@ -8,18 +8,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from history_retention import recording
-from history_retention.facts import (
-    Ending,
-    KeepReason,
-    ReadThread,
-    Removed,
-    SkippedThread,
-    SkipReason,
-    Space,
-    State,
-    VacuumResult,
-)
+from history_retention.facts import Ending, KeepReason, ReadThread, SkipReason, Space, State
 from history_retention.models import Hold, Sweep, Thread
+from history_retention.outcomes import Removed, SkippedThread, VacuumResult
 from history_retention.sweeping import Swept
 
 from .store_files import NOW

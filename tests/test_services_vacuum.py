@@ -14,8 +14,9 @@ from django.db import connections
 from django.db.models.signals import post_delete, pre_delete
 
 from history_retention import services
-from history_retention.facts import Ending, Outcome
+from history_retention.facts import Ending
 from history_retention.models import Sweep
+from history_retention.outcomes import Outcome
 from history_retention.policy import Bounds
 from history_retention.services import Trigger
 from history_retention.vacuuming import QUICK_VACUUM_BYTES

@@ -16,9 +16,10 @@ from django.db import transaction
 from history_retention import services
 from history_retention.boxes import Throttle
 from history_retention.exceptions import SweepRunning, UsageError
-from history_retention.facts import Ending, Plan, SkippedThread, SkipReason
+from history_retention.facts import Ending, Plan, SkipReason
 from history_retention.locks import only_one
 from history_retention.models import Hold, Sweep, Thread
+from history_retention.outcomes import SkippedThread
 from history_retention.policy import Bounds
 from history_retention.services import Trigger
 

@@ -13,8 +13,9 @@ import pytest
 from django.db import connections
 
 from history_retention import services
-from history_retention.facts import Ending, Outcome
+from history_retention.facts import Ending
 from history_retention.models import Sweep
+from history_retention.outcomes import Outcome
 from history_retention.services import Trigger
 
 from .conftest import WriteStore

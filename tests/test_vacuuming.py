@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from history_retention import services
-from history_retention.facts import Ending, Outcome
+from history_retention.facts import Ending
 from history_retention.models import Sweep
+from history_retention.outcomes import Outcome
 from history_retention.services import Trigger
 from history_retention.vacuuming import QUICK_VACUUM_BYTES, RateSource
 

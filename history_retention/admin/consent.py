@@ -20,7 +20,8 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
 from ..exceptions import UsageError
-from ..facts import Plan, PlannedThread, SkippedThread, SkipReason
+from ..facts import Plan, PlannedThread, SkipReason
+from ..outcomes import SkippedThread
 
 MOST_THREADS = 20_000
 """The most threads one page removes: above that the request, not the page, is the wrong place."""

@@ -13,7 +13,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from ..facts import Ending, Outcome, SkipReason
+from ..facts import Ending, SkipReason
+from ..outcomes import Outcome
 from ..words import SKIPPED_BECAUSE, shortened, spelled_out
 
 

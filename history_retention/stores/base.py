@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
-from ..facts import NamedThread, Naming, PlannedThread, SkipReason, Space, VacuumResult
+from ..facts import NamedThread, Naming, PlannedThread, SkipReason, Space
+from ..outcomes import VacuumResult
 
 if TYPE_CHECKING:
     from ..conf import StoreOptions

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from django.db import Error as DjangoDatabaseError
 
-from ..facts import Space, VacuumResult
+from ..facts import Space
+from ..outcomes import VacuumResult
 from .base import KEPT_LOG, StepwiseStore
 from .paths import size_of, temporary_folder
 from .sqlite import SQLiteFile, opened, sentence_for

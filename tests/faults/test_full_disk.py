@@ -19,6 +19,7 @@ from typing import Literal
 
 import pytest
 
+from history_retention.stores.row_scan import THREADS_IN_MEMORY
 from history_retention.vacuuming import QUICK_VACUUM_BYTES
 
 from ..commands import Ran
@@ -193,7 +194,8 @@ def test_a_prune_whose_vacuum_runs_out_of_room_is_done_and_says_why_it_was_not_v
 
 
 def test_a_readout_that_has_no_room_for_sorting_says_so(tmp_path: Path, ledger: Path) -> None:
-    threads = [ThreadRows(thread_id=f"{number:0200}", writes=0) for number in range(12_000)]
+    ids = (f"{number:0200}" for number in range(THREADS_IN_MEMORY + 1))
+    threads = [ThreadRows(thread_id=thread_id, writes=0) for thread_id in ids]
     store = write_store(tmp_path / "history.db", threads, [], now=datetime.now(UTC))
 
     ran = run(store, ledger, *READOUT, "--no-save", largest_file=LARGEST_FILE)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from ...facts import Outcome, Plan, PlannedThread, Readout, ReadThread, Space, Tally, VacuumResult
+from ...facts import Plan, PlannedThread, Readout, ReadThread, Space, Tally
 from ...models import Sweep
+from ...outcomes import Outcome, VacuumResult
 from ...policy import Bounds
 from ...vacuuming import VacuumForecast
 

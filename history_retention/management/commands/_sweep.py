@@ -10,8 +10,9 @@ from django.core.management.base import CommandError, CommandParser
 
 from ... import services, workers
 from ...exceptions import UsageError
-from ...facts import Ending, Outcome, Plan
+from ...facts import Ending, Plan
 from ...models import Sweep
+from ...outcomes import Outcome
 from . import _flags
 from ._base import DestructiveCommand
 from ._documents import Document, sweep_summary

@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ...facts import (
-    Ending,
-    KeptThread,
-    Outcome,
-    Plan,
-    PlannedThread,
-    Removed,
-)
+from ...facts import Ending, KeptThread, Plan, PlannedThread
 from ...models import Sweep
+from ...outcomes import Outcome, Removed
 from ...policy import Bounds
 from ...words import AWAITED, KEPT_BECAUSE, SKIPPED_BECAUSE
 from ._text import (

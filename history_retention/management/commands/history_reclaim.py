@@ -11,7 +11,8 @@ from django.core.management.base import CommandParser
 
 from ... import services
 from ...exceptions import UsageError
-from ...facts import Outcome, Plan
+from ...facts import Plan
+from ...outcomes import Outcome
 from ...policy import LONGEST_AGE_DAYS
 from . import _flags
 from ._documents import Document, reclaim_document

@@ -11,8 +11,9 @@ from django.core.management.base import CommandError, CommandParser
 from ... import services
 from ...conf import get_settings
 from ...exceptions import UsageError
-from ...facts import Ending, Outcome, VacuumResult
+from ...facts import Ending
 from ...models import Sweep
+from ...outcomes import Outcome, VacuumResult
 from ...vacuuming import VacuumForecast
 from . import _flags
 from ._base import DestructiveCommand
