@@ -12,15 +12,9 @@ from pathlib import Path
 from uuid import UUID
 
 from project.checkpoint_ids import checkpoint_id_at
+from project.state_tables import state_tables
 
-_SCHEMA = """
-CREATE TABLE checkpoints (thread_id TEXT NOT NULL, checkpoint_ns TEXT NOT NULL DEFAULT '',
-    checkpoint_id TEXT NOT NULL, parent_checkpoint_id TEXT, type TEXT, checkpoint BLOB,
-    metadata BLOB, PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id));
-CREATE TABLE checkpoint_writes (thread_id TEXT NOT NULL, checkpoint_ns TEXT NOT NULL DEFAULT '',
-    checkpoint_id TEXT NOT NULL, task_id TEXT NOT NULL, idx INTEGER NOT NULL, channel TEXT NOT NULL,
-    type TEXT, value BLOB,
-    PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx));
+_NAMING_TABLES = """
 CREATE TABLE conversations (id INTEGER PRIMARY KEY AUTOINCREMENT, started_ts TEXT NOT NULL,
     project TEXT, command TEXT, model TEXT, thread_id TEXT);
 CREATE TABLE sessions (id INTEGER PRIMARY KEY AUTOINCREMENT, ts TEXT NOT NULL, prompt TEXT,
@@ -54,7 +48,9 @@ def write_store(path: Path, size: Size, *, journal_mode: str = "delete") -> None
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA journal_mode = {journal_mode}")
         connection.execute("PRAGMA synchronous = OFF")
-        connection.executescript(_SCHEMA)
+        connection.executescript(
+            state_tables("checkpoint_writes", task_path=False) + _NAMING_TABLES
+        )
         for first in range(0, size.threads, _SIDE_BY_SIDE):
             _write_threads(connection, size, first, source)
         connection.commit()

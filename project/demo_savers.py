@@ -6,20 +6,10 @@ import json
 import sqlite3
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .state_tables import state_tables
+
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
-
-STATE_TABLES = """
-CREATE TABLE checkpoints (
-    thread_id TEXT NOT NULL, checkpoint_ns TEXT NOT NULL DEFAULT '', checkpoint_id TEXT NOT NULL,
-    parent_checkpoint_id TEXT, type TEXT, checkpoint BLOB, metadata BLOB,
-    PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id));
-CREATE TABLE writes (
-    thread_id TEXT NOT NULL, checkpoint_ns TEXT NOT NULL DEFAULT '', checkpoint_id TEXT NOT NULL,
-    task_id TEXT NOT NULL, task_path TEXT NOT NULL DEFAULT '', idx INTEGER NOT NULL,
-    channel TEXT NOT NULL, type TEXT, value BLOB,
-    PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx));
-"""
 
 
 class Saver(Protocol):
@@ -60,7 +50,7 @@ class PlainSaver:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        connection.executescript(STATE_TABLES)
+        connection.executescript(state_tables("writes", task_path=True))
 
     def put(self, thread_id: str, namespace: str, parent: str, state: dict[str, Any]) -> None:
         step = len(state["channel_values"]["messages"])

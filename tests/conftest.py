@@ -15,6 +15,7 @@ import time_machine
 from django.db import connections
 from pytest_django import Settings
 
+from .commands import manage
 from .store_files import FIXTURES, NOW, copy_fixture, write_store
 
 NAMES_ITSELF = "from history_retention.processes import this_process; print(this_process())"
@@ -90,6 +91,23 @@ def ended_process() -> str:
     return subprocess.run(
         [sys.executable, "-c", NAMES_ITSELF], capture_output=True, text=True, check=True
     ).stdout.strip()
+
+
+@pytest.fixture(scope="session")
+def migrated_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger as ``migrate`` makes it; copied by whoever writes to it."""
+    path = tmp_path_factory.mktemp("ledger") / "ledger.sqlite3"
+    ran = manage("migrate", "-v0", store=path.with_name("absent.db"), ledger=path)
+    assert (ran.status, ran.err) == (0, "")
+    return path
+
+
+@pytest.fixture
+def ledger(migrated_ledger: Path, tmp_path: Path) -> Path:
+    """A ledger of this test's own."""
+    copy = tmp_path / "ledger.sqlite3"
+    copy.write_bytes(migrated_ledger.read_bytes())
+    return copy
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ import ormsgpack
 
 from project.checkpoint_ids import checkpoint_id_at
 from project.demo_store import NAMING_TABLES
+from project.state_tables import state_tables
 
 FIXTURES = Path(__file__).resolve().parents[2] / "shared" / "fixtures"
 
@@ -31,18 +32,6 @@ WRITES_TABLE: dict[Layout, str] = {
     "gaunt_sloth": "checkpoint_writes",
     "langgraph_sqlite": "writes",
 }
-
-SCHEMA = """
-CREATE TABLE checkpoints (
-    thread_id TEXT NOT NULL, checkpoint_ns TEXT NOT NULL DEFAULT '', checkpoint_id TEXT NOT NULL,
-    parent_checkpoint_id TEXT, type TEXT, checkpoint BLOB, metadata BLOB,
-    PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id));
-CREATE TABLE {writes} (
-    thread_id TEXT NOT NULL, checkpoint_ns TEXT NOT NULL DEFAULT '', checkpoint_id TEXT NOT NULL,
-    task_id TEXT NOT NULL, {task_path}idx INTEGER NOT NULL, channel TEXT NOT NULL,
-    type TEXT, value BLOB,
-    PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx));
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +88,9 @@ def write_store(
     """Write a new store file; ``conversations`` None leaves the naming tables out."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA journal_mode = {journal_mode}")
-        task_path = "task_path TEXT NOT NULL DEFAULT '', " if layout == "langgraph_sqlite" else ""
-        connection.executescript(SCHEMA.format(writes=WRITES_TABLE[layout], task_path=task_path))
+        connection.executescript(
+            state_tables(WRITES_TABLE[layout], task_path=layout == "langgraph_sqlite")
+        )
         if conversations is not None:
             connection.executescript(NAMING_TABLES)
     add_threads(path, threads, layout=layout, now=now)

@@ -30,23 +30,6 @@ FIRST_THREAD = "t0000"
 LARGE = 1_200
 
 
-@pytest.fixture(scope="session")
-def migrated_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A ledger as ``migrate`` makes it; copied by whoever writes to it."""
-    path = tmp_path_factory.mktemp("ledger") / "ledger.sqlite3"
-    ran = manage("migrate", "-v0", store=path.with_name("absent.db"), ledger=path)
-    assert (ran.status, ran.err) == (0, "")
-    return path
-
-
-@pytest.fixture
-def ledger(migrated_ledger: Path, tmp_path: Path) -> Path:
-    """A ledger of this test's own."""
-    copy = tmp_path / "ledger.sqlite3"
-    copy.write_bytes(migrated_ledger.read_bytes())
-    return copy
-
-
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """A store with one thread that can be resumed and one that cannot, both idle for 40 days."""

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -34,6 +31,7 @@ from history_retention.models import (
 )
 from history_retention.routers import HistoryRouter
 
+from .commands import manage
 from .store_files import copy_fixture
 
 pytestmark = pytest.mark.django_db(databases=["default", "history"])
@@ -41,7 +39,6 @@ pytestmark = pytest.mark.django_db(databases=["default", "history"])
 Retention = Callable[..., None]
 FixtureStore = Callable[[str], Path]
 
-ROOT = Path(__file__).resolve().parent.parent
 VENDOR: list[type[models.Model]] = [
     Checkpoint,
     CheckpointWrite,
@@ -71,19 +68,6 @@ def sqlite_rows(path: Path) -> dict[str, list[Any]]:
             ).fetchall()
             for model in (Checkpoint, LangGraphWrite, Conversation, Session)
         }
-
-
-def manage(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run manage.py in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-W", "error", ROOT / "manage.py", *arguments],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
 
 
 @pytest.mark.parametrize("model", VENDOR)
@@ -292,16 +276,16 @@ def test_the_database_that_a_test_run_creates_for_a_store_has_no_tables() -> Non
 
 
 def test_migrate_on_a_store_that_is_not_there_creates_no_file(tmp_path: Path) -> None:
-    done = manage(
+    ran = manage(
         "migrate",
         "--database",
         "history",
-        HISTORY_DATABASE_URL=f"sqlite:///{tmp_path}/none.db",
-        DATABASE_URL=f"sqlite:///{tmp_path}/ledger.db",
+        store=tmp_path / "none.db",
+        ledger=tmp_path / "ledger.db",
     )
 
-    assert done.returncode == 1
-    assert "history_retention.E009" in done.stderr
+    assert ran.status == 1
+    assert "history_retention.E009" in ran.err
     assert [path.name for path in tmp_path.iterdir() if path.name == "none.db"] == []
 
 
@@ -316,7 +300,6 @@ def test_the_projects_own_database_migrates_dumps_loads_and_flushes_beside_a_sto
     store = copy_fixture("gaunt_sloth/history.db", tmp_path)
     before = store.read_bytes()
     rows = tmp_path / "rows.json"
-    where = {"DATABASE_URL": f"sqlite:///{ledger}", "HISTORY_DATABASE_URL": f"sqlite:///{store}"}
     hold = {
         "model": "history_retention.hold",
         "pk": 1,
@@ -332,7 +315,7 @@ def test_the_projects_own_database_migrates_dumps_loads_and_flushes_beside_a_sto
     rows.write_text(json.dumps([hold]))
 
     ran = [
-        manage(*arguments, **where)
+        manage(*arguments, store=store, ledger=ledger)
         for arguments in (
             ["makemigrations", "--check"],
             ["migrate"],
@@ -344,10 +327,10 @@ def test_the_projects_own_database_migrates_dumps_loads_and_flushes_beside_a_sto
         )
     ]
 
-    assert [(each.returncode, each.stderr) for each in ran] == [(0, "")] * 7
-    assert "Applying history_retention.0001_initial... OK" in ran[1].stdout
-    assert json.loads(ran[3].stdout) == [hold]
-    assert json.loads(ran[5].stdout) == []
+    assert [(each.status, each.err) for each in ran] == [(0, "")] * 7
+    assert "Applying history_retention.0001_initial... OK" in ran[1].out
+    assert json.loads(ran[3].out) == [hold]
+    assert json.loads(ran[5].out) == []
     assert store.read_bytes() == before
 
 
@@ -364,7 +347,7 @@ def test_a_store_that_is_the_projects_own_database_is_migrated_around_the_agents
     before = sqlite_rows(shared)
 
     ran = [
-        manage(*arguments, **where)
+        manage(*arguments, store=shared, ledger=tmp_path / "unused.db", env=where)
         for arguments in (
             ["migrate"],
             ["check", "--database", "default", "--fail-level", "WARNING"],
@@ -374,9 +357,9 @@ def test_a_store_that_is_the_projects_own_database_is_migrated_around_the_agents
         )
     ]
 
-    assert [(each.returncode, each.stderr) for each in ran] == [(0, "")] * 5
-    assert "Applying history_retention.0001_initial... OK" in ran[0].stdout
-    assert not {row["model"] for row in json.loads(ran[2].stdout)} & {
+    assert [(each.status, each.err) for each in ran] == [(0, "")] * 5
+    assert "Applying history_retention.0001_initial... OK" in ran[0].out
+    assert not {row["model"] for row in json.loads(ran[2].out)} & {
         model._meta.label_lower for model in VENDOR
     }
     assert sqlite_rows(shared) == before
