@@ -31,6 +31,7 @@ from django.utils.translation import gettext_lazy
 from ..conf import default_store, get_settings
 from ..models import Conversation, Session, Thread
 from ..stores import open_store
+from ..stores.sqlite import any_text_read
 from .base import REFUSALS, ModelT, OperationsAdmin, View, asked_store
 from .words import cell, thread_name
 
@@ -116,7 +117,8 @@ def _with_sentence(view: View) -> View:
             store = asked_store(request)
             with open_store(store):
                 pass
-            response = view(model_admin, request, *args, **kwargs)
+            with any_text_read(store):
+                response = view(model_admin, request, *args, **kwargs)
         except REFUSALS as error:
             sentence = str(error)
         except DatabaseError as error:

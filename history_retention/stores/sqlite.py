@@ -184,6 +184,23 @@ def opened(alias: str) -> Iterator[SQLiteFile]:
         BaseDatabaseWrapper.close(connection)  # what SQLite's wrapper does not do in memory
 
 
+@contextmanager
+def any_text_read(alias: str) -> Iterator[None]:
+    """Let Django's own connection read text that is no UTF-8, with its stray bytes spelled out."""
+    connection = connections[alias]
+    if connection.vendor != "sqlite":
+        yield
+        return
+    connection.ensure_connection()
+    raw: sqlite3.Connection = connection.connection
+    strict = raw.text_factory
+    raw.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
+    try:
+        yield
+    finally:
+        raw.text_factory = strict
+
+
 def encoded(thread_id: str) -> str | bytes:
     """Return what to bind for ``CAST(%s AS TEXT)``: text, or the bytes of an id that is none."""
     try:
