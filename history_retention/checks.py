@@ -7,6 +7,7 @@ The first kind runs with every ``check``; the second opens stores, so it runs fo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any, cast
 
 from django.apps import apps
 from django.core import checks
@@ -31,6 +32,12 @@ LATER_COLUMNS = {"task_path"}
 
 DATING_COLUMNS = {"conversations": ("started_ts",), "sessions": ("conversation_id", "ts")}
 """Columns that tell when a conversation was last active."""
+
+UNDATED = {
+    "conversations": "a conversation without a turn tells no time and its thread is never removed",
+    "sessions": "no turn is dated, and a conversation counts as active when it started",
+}
+"""What follows when such a column is not there."""
 
 SMALLEST = f'{SETTING} = {{"STORES": {{"history": {{}}}}}}'
 """The shortest settings that do something."""
@@ -123,6 +130,39 @@ def _source_messages(options: StoreOptions, source: ConversationSource) -> Itera
             f'"{option}": one of {has}',
             "E006",
         )
+    if not _is_field(model, source.thread_field, direct=True):
+        return
+    field = _field(model, source.thread_field)
+    if not _is_indexed(field):
+        yield _warning(
+            f"{path}: {source.model}.{field.name} has no index in the model, so each batch of a "
+            "removal reads that whole table once more, and holds the store's lock meanwhile.",
+            f"{field.name} = models.{type(field).__name__}(..., db_index=True)",
+            "W007",
+        )
+
+
+def _field(model: type[models.Model], name: str) -> models.Field[Any, Any]:
+    found = model._meta.pk if name == "pk" else model._meta.get_field(name)
+    return cast("models.Field[Any, Any]", found)
+
+
+def _is_indexed(field: models.Field[Any, Any]) -> bool:
+    """Tell whether the model asks for an index of all rows that starts with the field's column."""
+    options = field.model._meta
+    firsts = [index.fields_orders[0][0] for index in options.indexes if _serves_all(index)]
+    firsts += [
+        constraint.fields[0]
+        for constraint in options.constraints
+        if isinstance(constraint, models.UniqueConstraint) and _serves_all(constraint)
+    ]
+    firsts += [together[0] for together in options.unique_together]
+    firsts += [column.name for column in options.pk_fields[:1]]
+    return field.unique or getattr(field, "db_index", False) or field.name in firsts
+
+
+def _serves_all(index: models.Index | models.UniqueConstraint) -> bool:
+    return bool(index.fields) and index.condition is None
 
 
 def _is_field(model: type[models.Model], path: str, *, direct: bool) -> bool:
@@ -215,8 +255,8 @@ def _dating_messages(alias: str, found: Columns) -> Iterator[CheckMessage]:
         lacking = [column for column in columns if column not in found.get(table, columns)]
         if lacking:
             yield _warning(
-                f"{alias}: table {table} lacks {', '.join(lacking)}, as files of older agents do, "
-                "so when a conversation was last active is told from the rest.",
+                f"{alias}: table {table} lacks {', '.join(lacking)}, as files of older agents do: "
+                f"{UNDATED[table]}.",
                 "Nothing to add: the table is its agent's, and never altered from here.",
                 "W006",
             )

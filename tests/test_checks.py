@@ -6,20 +6,23 @@ import io
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.checks import CheckMessage, run_checks
 from django.core.management import call_command
-from django.db import connections
+from django.db import connections, models
 from django.db.utils import ConnectionRouter
 from pytest_django import Settings as ProjectSettings
 
-from history_retention import checks
+from history_retention import checks, services
 from history_retention.checks import check_settings, check_stores
+from history_retention.policy import Bounds
 
 from .conftest import WriteStore
-from .store_files import ConversationRow, ThreadRows
+from .store_files import NOW, ConversationRow, ThreadRows
 
 pytestmark = pytest.mark.django_db(databases=["default", "history"])
 
@@ -186,7 +189,7 @@ def test_a_model_that_is_not_there_is_an_error(retention: Retention, model: str)
 def test_a_field_that_is_not_there_is_an_error_that_lists_those_that_are(
     retention: Retention, option: str, name: str
 ) -> None:
-    source = {"MODEL": "admin.LogEntry", "THREAD_FIELD": "object_id", option: name}
+    source = {"MODEL": "admin.LogEntry", "THREAD_FIELD": "id", option: name}
     retention(STORES={"history": {"CONVERSATIONS": source}})
 
     (message,) = check_settings()
@@ -428,10 +431,96 @@ def test_the_statement_in_the_hint_ends_the_warning(store: Path) -> None:
     assert store_said() == []
 
 
-def test_columns_that_tell_the_time_are_missed(store: Path) -> None:
-    altered(store, "ALTER TABLE sessions DROP COLUMN conversation_id")
+@pytest.mark.parametrize(
+    ("table", "column", "consequence"),
+    [
+        ("sessions", "conversation_id", "a conversation counts as active when it started"),
+        ("conversations", "started_ts", "without a turn tells no time and its thread is never"),
+    ],
+)
+def test_columns_that_tell_the_time_are_missed_and_what_follows_is_said(
+    store: Path, table: str, column: str, consequence: str
+) -> None:
+    altered(store, f"ALTER TABLE {table} DROP COLUMN {column}")
 
     (message,) = store_said()
 
     assert said([message]) == ["W006"]
-    assert "table sessions lacks conversation_id" in message.msg
+    assert f"table {table} lacks {column}" in message.msg
+    assert consequence in message.msg
+
+
+@pytest.mark.parametrize("turns", [[], [timedelta(days=40)]])
+def test_what_is_said_to_follow_from_a_missing_start_does_follow(
+    written_store: WriteStore, turns: list[timedelta]
+) -> None:
+    path = written_store([ThreadRows(thread_id="a")], [ConversationRow(thread_id="a", turns=turns)])
+    altered(path, "ALTER TABLE conversations DROP COLUMN started_ts")
+
+    plan = services.plan_prune("history", Bounds(everything=True), now=NOW)
+
+    assert len(plan.prunable) == len(turns)
+
+
+class Unindexed(models.Model):
+    """A model whose columns have no index, or one that serves no search by the column."""
+
+    plain = models.TextField()
+    second = models.TextField()
+    partial = models.TextField()
+
+    class Meta:
+        app_label = "hostapp"
+        managed = False
+        indexes = [
+            models.Index(fields=["id", "second"], name="second_after_id"),
+            models.Index(fields=["partial"], condition=models.Q(id__gt=1), name="not_all_of_it"),
+        ]
+
+    def __str__(self) -> str:
+        return self.plain
+
+
+class Indexed(models.Model):
+    """A model whose columns have each an index, in each of the ways to ask for one."""
+
+    unique = models.TextField(unique=True)
+    column = models.TextField(db_index=True)
+    relation: models.ForeignKey[Any, Any] = models.ForeignKey(Unindexed, models.CASCADE)
+    listed = models.TextField()
+    constrained = models.TextField()
+    together = models.TextField()
+
+    class Meta:
+        app_label = "hostapp"
+        managed = False
+        indexes = [models.Index(fields=["-listed", "id"], name="listed_first")]
+        constraints = [models.UniqueConstraint(fields=["constrained", "id"], name="constrained")]
+        unique_together = [("together", "id")]
+
+    def __str__(self) -> str:
+        return self.unique
+
+
+@pytest.mark.parametrize("name", ["plain", "second", "partial"])
+def test_a_thread_field_without_an_index_is_a_warning_with_the_line(
+    retention: Retention, name: str
+) -> None:
+    source = {"MODEL": "hostapp.Unindexed", "THREAD_FIELD": name}
+    retention(STORES={"history": {"CONVERSATIONS": source}})
+
+    (message,) = check_settings()
+
+    assert said([message]) == ["W007"]
+    assert f"hostapp.Unindexed.{name} has no index" in message.msg
+    assert message.hint == f"{name} = models.TextField(..., db_index=True)"
+
+
+@pytest.mark.parametrize(
+    "name", ["pk", "id", "unique", "column", "relation", "listed", "constrained", "together"]
+)
+def test_a_thread_field_that_an_index_starts_with_is_fine(retention: Retention, name: str) -> None:
+    source = {"MODEL": "hostapp.Indexed", "THREAD_FIELD": name}
+    retention(STORES={"history": {"CONVERSATIONS": source}})
+
+    assert check_settings() == []
