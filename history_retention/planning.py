@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 
 from . import recording, witnesses
 from .exceptions import NoNamingTable
 from .facts import KeepReason, KeptThread, NamedThread, Plan, PlannedThread, State
-from .policy import Bounds, Choice, Rules, choose, is_still, leading, rank, state_of
+from .policy import (
+    Bounds,
+    Choice,
+    Rules,
+    choose,
+    is_still,
+    leading,
+    rank,
+    settled_activity,
+    state_of,
+)
 from .stores.base import Progress, Store
 
 Allows = Callable[[NamedThread, datetime], bool]
@@ -24,13 +34,14 @@ def plan_with(
     younger by one node's run, so the chosen threads are asked again once that row is read.
     """
     mark = store.naming_mark()
-    choice = choose(store.indexed_threads(progress), rules)
+    settled_before = None if limit is not None else settled_activity(rules)
+    choice = choose(store.indexed_threads(progress, settled_before), rules)
     if not force:
         _require_a_named_thread(store, choice)
     kept = list(choice.kept)
     left = len(choice.prunable) + len(choice.reclaimable)
 
-    def confirmed(chosen: list[NamedThread], allows: Allows) -> Iterator[PlannedThread]:
+    def confirmed(chosen: Sequence[NamedThread], allows: Allows) -> Iterator[PlannedThread]:
         nonlocal left
         for thread in store.weighed(chosen if limit is None else sorted(chosen, key=rank)):
             left -= 1
@@ -51,7 +62,7 @@ def plan_with(
     def in_grace_no_more(_thread: NamedThread, activity: datetime) -> bool:
         return is_still(activity, rules)
 
-    prunable = list(islice(confirmed(choice.prunable, in_bounds), limit))
+    prunable = list(islice(confirmed(store.completed(choice.prunable), in_bounds), limit))
     rest = None if limit is None else limit - len(prunable)
     reclaimable = list(islice(confirmed(choice.reclaimable, in_grace_no_more), rest))
     prunable.sort(key=lambda thread: (thread.last_activity, thread.thread_id), reverse=True)

@@ -136,6 +136,19 @@ def state_of(thread: NamedThread, rules: Rules) -> State:
     return State.UNRESUMABLE if is_still(thread.last_activity, rules) else State.GRACE
 
 
+def settled_activity(rules: Rules) -> datetime | None:
+    """Return an instant before which a conversation's activity need not be told any closer.
+
+    None when it has to be, where threads are ranked by it; FOREVER when it does not matter.
+    """
+    bounds = rules.bounds
+    if bounds is not None and bounds.keep_last is not None:
+        return None
+    if bounds is None or bounds.older_than_days is None:
+        return FOREVER
+    return rules.now - timedelta(days=bounds.older_than_days)
+
+
 def leading(thread: NamedThread) -> Conversation | None:
     """Return the most recently active of the conversations, which speaks for the thread."""
     return max(

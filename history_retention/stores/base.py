@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from ..facts import NamedThread, Naming, PlannedThread, SkipReason, Space
@@ -82,8 +83,18 @@ class Store(ABC):
         """Stream every thread with its bytes. Reads no overflow page of a payload."""
 
     @abstractmethod
-    def indexed_threads(self, progress: Progress) -> Iterator[NamedThread]:
-        """Stream every thread without bytes, from the primary-key indexes alone."""
+    def indexed_threads(
+        self, progress: Progress, settled_before: datetime | None = None
+    ) -> Iterator[NamedThread]:
+        """Stream every thread without bytes, from the primary-key indexes alone.
+
+        Of a conversation that was not active since ``settled_before`` it may be left open how
+        long before that it was, and how many turns it has: ``completed`` tells.
+        """
+
+    def completed(self, threads: Sequence[NamedThread]) -> Sequence[NamedThread]:
+        """Return the threads with what ``indexed_threads`` has left open of conversations."""
+        return threads
 
     @abstractmethod
     def weighed(self, threads: Sequence[NamedThread]) -> Iterator[NamedThread]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from datetime import datetime
 from hashlib import blake2b
 from heapq import merge
 from itertools import groupby
@@ -117,7 +118,9 @@ class CheckpointStore(SQLiteStore):
 
         return self._source.joined(stored())
 
-    def indexed_threads(self, progress: Progress) -> Iterator[NamedThread]:
+    def indexed_threads(
+        self, progress: Progress, settled_before: datetime | None = None
+    ) -> Iterator[NamedThread]:
         """Stream every thread without bytes, from the primary-key indexes."""
 
         def counts(position: int) -> Iterator[tuple[bytes, int, Count]]:
@@ -131,7 +134,11 @@ class CheckpointStore(SQLiteStore):
                 progress("choosing", done, 0)
                 yield self._stored(found.get(0), found.get(1), weighed=False)
 
-        return self._source.joined(stored())
+        return self._source.joined(stored(), settled_before)
+
+    def completed(self, threads: Sequence[NamedThread]) -> Sequence[NamedThread]:
+        """Return the threads with all that their conversations' turns tell."""
+        return self._source.completed(threads)
 
     def weighed(self, threads: Sequence[NamedThread]) -> Iterator[NamedThread]:
         """Return the threads still there, with bytes, their own time and what they await."""

@@ -27,10 +27,11 @@ from ..conf import ConversationSource
 from ..exceptions import StoreUnreadable
 from ..facts import NEVER, Conversation, NamedThread, PlannedThread, SkipReason, StoredThread
 from .instants import instant_of_text
-from .naming import SCHEMA, Names, NamingSource, compared, in_order, microseconds, named
+from .naming import SCHEMA, Names, NamingSource, compared, in_order, named
 from .scratch import Scratch
 from .spelling import named_by, spelled_in_columns
 from .sqlite import sort_key
+from .turns import microseconds
 
 ROWS_A_READ = 2_000
 _SPELLINGS = ("CREATE TABLE spelled (spelling BLOB, id, PRIMARY KEY (spelling, id)) WITHOUT ROWID",)
@@ -51,7 +52,7 @@ class ConversationModels(NamingSource):
                     f"CONVERSATIONS with model {source.model!r}: {str(error).rstrip('.')}."
                 ) from error
 
-    def names(self) -> Names:
+    def names(self, settled_before: datetime | None = None) -> Names:
         """Stream the named threads with their conversations."""
         scratch = self._collected()
         try:
@@ -59,7 +60,9 @@ class ConversationModels(NamingSource):
         finally:
             scratch.close()
 
-    def joined(self, stored: Iterable[StoredThread]) -> Iterator[NamedThread]:
+    def joined(
+        self, stored: Iterable[StoredThread], settled_before: datetime | None = None
+    ) -> Iterator[NamedThread]:
         """Join threads with the rows that name them, also those that spell them otherwise.
 
         Where a spelling suggests it, the database is asked as ``changed`` will ask it, so that no

@@ -10,19 +10,21 @@ from __future__ import annotations
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from ..facts import Conversation, NamedThread, PlannedThread, SkipReason, StoredThread
+from ..facts import NEVER, Conversation, NamedThread, PlannedThread, SkipReason, StoredThread
 from .instants import instant_of_text
 from .scans import require_row_numbers
 from .scratch import Scratch
 from .spelling import legible, named_by, plain, spelled_in_columns
 from .sqlite import BEFORE_ALL_ROWS, SQLiteFile, encoded, sort_key
+from .turns import SCHEMA as TURNS_SCHEMA
+from .turns import Turns, instant_of_microseconds, microseconds
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ROWS_A_CHUNK = 5_000
 _BYTE_COUNT, _TEXTS_A_CHUNK = (
     ("octet_length({})", ROWS_A_CHUNK)
@@ -34,7 +36,7 @@ _BYTE_COUNT, _TEXTS_A_CHUNK = (
 SCHEMA = (
     "CREATE TABLE named (thread_id BLOB, id, active INTEGER, command TEXT, project TEXT,"
     " label TEXT)",
-    "CREATE TABLE turns (id PRIMARY KEY, count INTEGER, newest INTEGER, untold INTEGER)",
+    TURNS_SCHEMA,
 )
 _ORDERED = (
     "SELECT n.thread_id, n.id, n.active, n.command, n.project, n.label, t.count, t.newest,"
@@ -49,12 +51,22 @@ class NamingSource(ABC):
     """Something that tells which conversations name which threads."""
 
     @abstractmethod
-    def names(self) -> Names:
+    def names(self, settled_before: datetime | None = None) -> Names:
         """Stream the named threads' sort keys with their conversations, in that order."""
 
-    def joined(self, stored: Iterable[StoredThread]) -> Iterator[NamedThread]:
-        """Join threads, which come in thread id order, with the conversations that name them."""
-        return named(stored, self.names())
+    def joined(
+        self, stored: Iterable[StoredThread], settled_before: datetime | None = None
+    ) -> Iterator[NamedThread]:
+        """Join threads, which come in thread id order, with the conversations that name them.
+
+        Of a conversation that was not active since ``settled_before`` it may be left open how
+        long before that it was, and how many turns it has: ``completed`` tells.
+        """
+        return named(stored, self.names(settled_before))
+
+    def completed(self, threads: Sequence[NamedThread]) -> Sequence[NamedThread]:
+        """Return the threads with what ``joined`` has left open."""
+        return threads
 
     @abstractmethod
     def names_any(self, thread_ids: Sequence[str]) -> bool:
@@ -76,7 +88,7 @@ class NamingSource(ABC):
 class Nothing(NamingSource):
     """No source: nothing names a thread here."""
 
-    def names(self) -> Names:
+    def names(self, settled_before: datetime | None = None) -> Names:
         """Stream nothing."""
         return iter(())
 
@@ -108,40 +120,44 @@ class ConversationsTable(NamingSource):
     ) -> None:
         self._file = file
         self._columns = tables["conversations"]
-        self._turns = tables.get("sessions", ())
+        self._turn_columns = tables.get("sessions", ())
+        self._turns = Turns(file, self._turn_columns)
+        self._are_all_counted = True
         self._names_empty = names_empty
-        for table in ("conversations", "sessions") if self._turns else ("conversations",):
+        for table in ("conversations", "sessions") if self._turn_columns else ("conversations",):
             require_row_numbers(file, table)
 
-    @property
-    def _has_turns(self) -> bool:
-        return {"conversation_id", "ts"} <= set(self._turns)
-
-    def names(self) -> Names:
+    def names(self, settled_before: datetime | None = None) -> Names:
         """Stream the named threads with their conversations."""
         scratch = Scratch(*SCHEMA)
         try:
             for rows in self._chunks("conversations", self._conversation_columns()):
                 scratch.put("INSERT INTO named VALUES (?, ?, ?, ?, ?, ?)", self._named(rows))
-            if self._has_turns:
-                for rows in self._chunks("sessions", ("conversation_id", "ts")):
-                    scratch.put(
-                        "INSERT INTO turns VALUES (?, 1, ?, ?) ON CONFLICT DO UPDATE SET"
-                        " count = count + 1, newest = MAX(newest, excluded.newest),"
-                        " untold = untold + excluded.untold",
-                        ((str(plain(key)), *_turn(ts)) for _, key, ts in rows if key is not None),
-                    )
-            yield from in_order(scratch)
+            self._are_all_counted = self._turns.collect(scratch, settled_before)
+            yield from in_order(scratch, are_all_counted=self._are_all_counted)
         finally:
             scratch.close()
+
+    def completed(self, threads: Sequence[NamedThread]) -> Sequence[NamedThread]:
+        """Return the threads with all that their conversations' turns tell."""
+        if self._are_all_counted or not threads:
+            return threads
+        told = self._turns.completed(each for thread in threads for each in thread.conversations)
+        return [
+            replace(
+                thread,
+                conversations=tuple(told[each.conversation_id] for each in thread.conversations),
+            )
+            for thread in threads
+        ]
 
     def totals(self) -> tuple[int, int, int]:
         """Count rows, and add up the bytes of prompts and responses."""
         conversations = self._file.value("SELECT COUNT(*) FROM conversations")
-        texts = [column for column in ("prompt", "response") if column in self._turns]
+        texts = [column for column in ("prompt", "response") if column in self._turn_columns]
         lengths = [f"COALESCE({_BYTE_COUNT.format(column)}, 0)" for column in texts]
         turns = size = 0
-        if self._turns:
+        if self._turn_columns:
             for rows in self._chunks("sessions", (" + ".join(lengths) or "0",), _TEXTS_A_CHUNK):
                 turns += len(rows)
                 size += sum(row[1] for row in rows)
@@ -149,9 +165,7 @@ class ConversationsTable(NamingSource):
 
     def mark(self) -> int:
         """Return the newest turn's row."""
-        if not self._has_turns:
-            return 0
-        return int(self._file.value("SELECT COALESCE(MAX(rowid), 0) FROM sessions"))
+        return self._turns.mark()
 
     def names_any(self, thread_ids: Sequence[str]) -> bool:
         """Look the ids up in the table."""
@@ -159,15 +173,8 @@ class ConversationsTable(NamingSource):
 
     def changed(self, threads: Sequence[PlannedThread], mark: int) -> dict[str, SkipReason]:
         """Compare the conversations' ids, and look for turns after the mark."""
-        active: set[Any] = set()
-        if self._has_turns:
-            active = {
-                plain(key)
-                for (key,) in self._file.rows(
-                    "SELECT DISTINCT conversation_id FROM sessions WHERE rowid > %s", [mark]
-                )
-            }
-        return compared(threads, self._naming([thread.thread_id for thread in threads]), active)
+        naming = self._naming([thread.thread_id for thread in threads])
+        return compared(threads, naming, self._turns.since(mark))
 
     def _naming(self, thread_ids: Sequence[str]) -> dict[str, set[Any]]:
         """Return the ids of the conversations that name each of the threads."""
@@ -215,10 +222,15 @@ class ConversationsTable(NamingSource):
             after = rows[-1][0]
 
 
-def in_order(scratch: Scratch) -> Names:
-    """Stream what was put into the scratch database, thread by thread."""
+def in_order(scratch: Scratch, *, are_all_counted: bool = True) -> Names:
+    """Stream what was put into the scratch database, thread by thread.
+
+    Unless all turns were counted, a conversation without any and without a start was active
+    before those that were: NEVER, as far as can be told.
+    """
+    otherwise = None if are_all_counted else NEVER
     for raw, rows in groupby(scratch.rows(_ORDERED), key=itemgetter(0)):
-        yield raw, tuple(_conversation(row) for row in rows)
+        yield raw, tuple(_conversation(row, otherwise) for row in rows)
 
 
 def named(stored: Iterable[StoredThread], names: Names) -> Iterator[NamedThread]:
@@ -245,22 +257,12 @@ def compared(
     return changed
 
 
-def microseconds(instant: datetime | None) -> int | None:
-    """Return microseconds since 1970, by which the scratch database compares instants."""
-    return None if instant is None else (instant - _EPOCH) // timedelta(microseconds=1)
-
-
-def _turn(ts: object) -> tuple[int, int]:
-    told = microseconds(instant_of_text(ts))
-    return (0, 1) if told is None else (told, 0)
-
-
-def _conversation(row: tuple[Any, ...]) -> Conversation:
+def _conversation(row: tuple[Any, ...], otherwise: datetime | None) -> Conversation:
     _, key, started, command, project, label, count, newest, untold = row
-    active = None if untold else newest if count else started
+    active = instant_of_microseconds(newest if count else started)
     return Conversation(
         conversation_id=key,
-        last_activity=None if active is None else _EPOCH + timedelta(microseconds=active),
+        last_activity=None if untold else active or (None if count else otherwise),
         turn_count=count or 0,
         command=command,
         project=project,

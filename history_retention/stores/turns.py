@@ -1,0 +1,187 @@
+"""What the turns in ``sessions`` tell of their conversations: how many there are, and the newest.
+
+A turn's conversation stands behind its texts, so telling it reads them too: on a table of long
+turns that is the dearest pass of all. Whether a conversation was active since an instant is told
+by the rows after it alone, since turns are stored in the order of their time; where that instant
+lies is found by halving. Where a look at the table does not bear that order out, all is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ..facts import FOREVER, NEVER, Conversation
+from .instants import instant_of_text
+from .scratch import Scratch
+from .spelling import plain
+from .sqlite import BEFORE_ALL_ROWS, SQLiteFile
+
+ROWS_A_CHUNK = 5_000
+SAMPLES = 64
+"""How many turns, spread over those that are not read, must be older than those that are."""
+
+SLACK = timedelta(days=1)
+"""How far behind a turn may be stored: a clock that was set back, another zone."""
+
+SCHEMA = "CREATE TABLE turns (id PRIMARY KEY, count INTEGER, newest INTEGER, untold INTEGER)"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class OutOfOrder(Exception):
+    """The turns are not stored in the order of their time, or one of them tells none."""
+
+
+class Turns:
+    """The turns of one store, if it has any."""
+
+    def __init__(self, file: SQLiteFile, columns: Iterable[str]) -> None:
+        self._file = file
+        self.are_told = {"conversation_id", "ts"} <= set(columns)
+
+    def collect(self, scratch: Scratch, since: datetime | None) -> bool:
+        """Count the turns by conversation; with ``since``, those after it where that is enough.
+
+        ``FOREVER`` asks for none. Returns whether all of them were counted.
+        """
+        after = BEFORE_ALL_ROWS
+        if since == FOREVER:
+            return False
+        if since is not None and self.are_told:
+            try:
+                after = self._last_before(since)
+            except OutOfOrder:
+                since = None
+        for rows in self._chunks(after):
+            scratch.put(
+                "INSERT INTO turns VALUES (?, 1, ?, ?) ON CONFLICT DO UPDATE SET"
+                " count = count + 1, newest = MAX(newest, excluded.newest),"
+                " untold = untold + excluded.untold",
+                ((str(plain(key)), *_turn(ts)) for _, key, ts in rows if key is not None),
+            )
+        return since is None
+
+    def completed(self, conversations: Iterable[Conversation]) -> dict[object, Conversation]:
+        """Return the conversations, by id, with all that their turns tell.
+
+        ``last_activity`` of those given is when they were started, NEVER where that is not
+        known; turns before are not theirs.
+        """
+        by_key = {str(each.conversation_id): each for each in conversations}
+        counts = dict.fromkeys(by_key, 0)
+        newest: dict[str, int] = {}
+        untold: set[str] = set()
+        for rows in self._chunks(self._last_before_start_of(by_key.values())):
+            for _, key, ts in rows:
+                name = str(plain(key))
+                if name in counts:
+                    told, is_untold = _turn(ts)
+                    counts[name] += 1
+                    newest[name] = max(newest.get(name, told), told)
+                    untold.update([name] if is_untold else [])
+        return {
+            each.conversation_id: _completed(
+                each, counts[name], newest.get(name), is_untold=name in untold
+            )
+            for name, each in by_key.items()
+        }
+
+    def mark(self) -> int:
+        """Return the newest turn's row."""
+        if not self.are_told:
+            return 0
+        return int(self._file.value("SELECT COALESCE(MAX(rowid), 0) FROM sessions"))
+
+    def since(self, mark: int) -> set[Any]:
+        """Return the conversations with turns after the mark."""
+        if not self.are_told:
+            return set()
+        return {
+            plain(key)
+            for (key,) in self._file.rows(
+                "SELECT DISTINCT conversation_id FROM sessions WHERE rowid > %s", [mark]
+            )
+        }
+
+    def _last_before_start_of(self, conversations: Iterable[Conversation]) -> float:
+        """Return a row before all turns of the conversations."""
+        starts = [each.last_activity or NEVER for each in conversations]
+        if not starts or min(starts) == NEVER:
+            return BEFORE_ALL_ROWS
+        try:
+            return self._last_before(min(starts))
+        except OutOfOrder:
+            return BEFORE_ALL_ROWS
+
+    def _last_before(self, instant: datetime) -> float:
+        """Return a row up to which all turns are older than the instant; OutOfOrder if unsure."""
+        first, last = self._file.rows(
+            "SELECT (SELECT MIN(rowid) FROM sessions), (SELECT MAX(rowid) FROM sessions)"
+        )[0]
+        if first is None:
+            return BEFORE_ALL_ROWS
+        bound = instant - SLACK
+        low, high = first - 1, last + 1  # rows up to low are older, rows from high are not
+        while high - low > 1:
+            middle = (low + high) // 2
+            row, at = self._at_or_after(middle)
+            if row >= high or at >= bound:
+                high = middle
+            else:
+                low = row
+        step = max(1, (low - first) // SAMPLES)
+        if any(self._at_or_after(row)[1] >= bound for row in range(first, low + 1, step)):
+            raise OutOfOrder
+        return float(low)
+
+    def _at_or_after(self, row: int) -> tuple[int, datetime]:
+        """Return the first row from this one on, and its time."""
+        found, ts = self._file.rows(
+            "SELECT rowid, ts FROM sessions WHERE rowid >= %s ORDER BY rowid LIMIT 1", [row]
+        )[0]
+        at = instant_of_text(ts)
+        if at is None:
+            raise OutOfOrder
+        return found, at
+
+    def _chunks(self, after: float) -> Iterator[list[tuple[Any, ...]]]:
+        if not self.are_told:
+            return
+        while rows := self._file.rows(
+            "SELECT rowid, conversation_id, ts FROM sessions"
+            f" WHERE rowid > %s ORDER BY rowid LIMIT {ROWS_A_CHUNK}",
+            [after],
+        ):
+            yield rows
+            after = rows[-1][0]
+
+
+def microseconds(instant: datetime | None) -> int | None:
+    """Return microseconds since 1970, by which the scratch database compares instants."""
+    return None if instant is None else (instant - _EPOCH) // timedelta(microseconds=1)
+
+
+def instant_of_microseconds(number: int | None) -> datetime | None:
+    """Return the instant so many microseconds after 1970."""
+    return None if number is None else _EPOCH + timedelta(microseconds=number)
+
+
+def _turn(ts: object) -> tuple[int, int]:
+    """Return a turn's microseconds and 0, or 0 and 1 for one that tells no time."""
+    told = microseconds(instant_of_text(ts))
+    return (0, 1) if told is None else (told, 0)
+
+
+def _completed(
+    conversation: Conversation, count: int, newest: int | None, *, is_untold: bool
+) -> Conversation:
+    if is_untold:
+        active = None
+    elif count:
+        active = instant_of_microseconds(newest)
+    else:
+        active = None if conversation.last_activity == NEVER else conversation.last_activity
+    return replace(conversation, last_activity=active, turn_count=count)
