@@ -90,10 +90,14 @@ class Naming(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """A row that names a thread. ``last_activity`` is its newest turn, or its start."""
+    """A row that names a thread. ``last_activity`` is its newest turn, or its start.
+
+    ``started`` is told where how long ago it was active may have been left open.
+    """
 
     conversation_id: int | str
     last_activity: datetime | None
+    started: datetime | None = None
     turn_count: int = 0
     command: str = ""
     project: str = ""

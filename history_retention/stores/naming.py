@@ -134,7 +134,7 @@ class ConversationsTable(NamingSource):
             for rows in self._chunks("conversations", self._conversation_columns()):
                 scratch.put("INSERT INTO named VALUES (?, ?, ?, ?, ?, ?)", self._named(rows))
             self._are_all_counted = self._turns.collect(scratch, settled_before)
-            yield from in_order(scratch, are_all_counted=self._are_all_counted)
+            yield from in_order(scratch, None if self._are_all_counted else settled_before)
         finally:
             scratch.close()
 
@@ -222,15 +222,14 @@ class ConversationsTable(NamingSource):
             after = rows[-1][0]
 
 
-def in_order(scratch: Scratch, *, are_all_counted: bool = True) -> Names:
+def in_order(scratch: Scratch, settled_before: datetime | None = None) -> Names:
     """Stream what was put into the scratch database, thread by thread.
 
-    Unless all turns were counted, a conversation without any and without a start was active
-    before those that were: NEVER, as far as can be told.
+    With ``settled_before`` only turns since then were counted. A conversation without one was
+    active when it was started or some time before then: NEVER, if its start does not tell.
     """
-    otherwise = None if are_all_counted else NEVER
     for raw, rows in groupby(scratch.rows(_ORDERED), key=itemgetter(0)):
-        yield raw, tuple(_conversation(row, otherwise) for row in rows)
+        yield raw, tuple(_conversation(row, settled_before) for row in rows)
 
 
 def named(stored: Iterable[StoredThread], names: Names) -> Iterator[NamedThread]:
@@ -257,12 +256,15 @@ def compared(
     return changed
 
 
-def _conversation(row: tuple[Any, ...], otherwise: datetime | None) -> Conversation:
+def _conversation(row: tuple[Any, ...], settled_before: datetime | None) -> Conversation:
     _, key, started, command, project, label, count, newest, untold = row
     active = instant_of_microseconds(newest if count else started)
+    if settled_before is not None and not count:
+        active = active if active is not None and active < settled_before else NEVER
     return Conversation(
         conversation_id=key,
-        last_activity=None if untold else active or (None if count else otherwise),
+        last_activity=None if untold else active,
+        started=None if settled_before is None else instant_of_microseconds(started),
         turn_count=count or 0,
         command=command,
         project=project,

@@ -9,8 +9,9 @@ lies is found by halving. Where a look at the table does not bear that order out
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Any
 
 from ..facts import FOREVER, NEVER, Conversation
@@ -33,6 +34,31 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 class OutOfOrder(Exception):
     """The turns are not stored in the order of their time, or one of them tells none."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What the turns read so far tell of one conversation."""
+
+    conversation: Conversation
+    count: int = 0
+    newest: int = 0
+    is_untold: bool = False
+
+    def add(self, ts: object) -> None:
+        told, is_untold = _turn(ts)
+        self.count += 1
+        self.newest = max(self.newest, told)
+        self.is_untold = self.is_untold or bool(is_untold)
+
+    def completed(self) -> Conversation:
+        if self.is_untold:
+            active = None
+        elif self.count:
+            active = instant_of_microseconds(self.newest)
+        else:
+            active = self.conversation.started
+        return replace(self.conversation, last_activity=active, turn_count=self.count)
 
 
 class Turns:
@@ -67,27 +93,22 @@ class Turns:
     def completed(self, conversations: Iterable[Conversation]) -> dict[object, Conversation]:
         """Return the conversations, by id, with all that their turns tell.
 
-        ``last_activity`` of those given is when they were started, NEVER where that is not
-        known; turns before are not theirs.
+        What was stored before all of them were started is read too if one of them has no turn
+        after.
         """
-        by_key = {str(each.conversation_id): each for each in conversations}
-        counts = dict.fromkeys(by_key, 0)
-        newest: dict[str, int] = {}
-        untold: set[str] = set()
-        for rows in self._chunks(self._last_before_start_of(by_key.values())):
+        tallies = {str(each.conversation_id): _Tally(each) for each in conversations}
+        start = self._last_before_start_of(tallies.values())
+        self._tally(tallies, start, None)
+        if start != BEFORE_ALL_ROWS and not all(tally.count for tally in tallies.values()):
+            self._tally(tallies, BEFORE_ALL_ROWS, start)
+        return {tally.conversation.conversation_id: tally.completed() for tally in tallies.values()}
+
+    def _tally(self, tallies: dict[str, _Tally], after: float, until: float | None) -> None:
+        for rows in self._chunks(after, until):
             for _, key, ts in rows:
-                name = str(plain(key))
-                if name in counts:
-                    told, is_untold = _turn(ts)
-                    counts[name] += 1
-                    newest[name] = max(newest.get(name, told), told)
-                    untold.update([name] if is_untold else [])
-        return {
-            each.conversation_id: _completed(
-                each, counts[name], newest.get(name), is_untold=name in untold
-            )
-            for name, each in by_key.items()
-        }
+                tally = tallies.get(str(plain(key)))
+                if tally is not None:
+                    tally.add(ts)
 
     def mark(self) -> int:
         """Return the newest turn's row."""
@@ -106,9 +127,9 @@ class Turns:
             )
         }
 
-    def _last_before_start_of(self, conversations: Iterable[Conversation]) -> float:
-        """Return a row before all turns of the conversations."""
-        starts = [each.last_activity or NEVER for each in conversations]
+    def _last_before_start_of(self, tallies: Iterable[_Tally]) -> float:
+        """Return a row before all turns of the conversations, as far as their starts tell."""
+        starts = [tally.conversation.started or NEVER for tally in tallies]
         if not starts or min(starts) == NEVER:
             return BEFORE_ALL_ROWS
         try:
@@ -147,13 +168,13 @@ class Turns:
             raise OutOfOrder
         return found, at
 
-    def _chunks(self, after: float) -> Iterator[list[tuple[Any, ...]]]:
+    def _chunks(self, after: float, until: float | None = None) -> Iterator[list[tuple[Any, ...]]]:
         if not self.are_told:
             return
         while rows := self._file.rows(
-            "SELECT rowid, conversation_id, ts FROM sessions"
-            f" WHERE rowid > %s ORDER BY rowid LIMIT {ROWS_A_CHUNK}",
-            [after],
+            "SELECT rowid, conversation_id, ts FROM sessions WHERE rowid > %s"
+            f" AND rowid <= %s ORDER BY rowid LIMIT {ROWS_A_CHUNK}",
+            [after, inf if until is None else until],
         ):
             yield rows
             after = rows[-1][0]
@@ -173,15 +194,3 @@ def _turn(ts: object) -> tuple[int, int]:
     """Return a turn's microseconds and 0, or 0 and 1 for one that tells no time."""
     told = microseconds(instant_of_text(ts))
     return (0, 1) if told is None else (told, 0)
-
-
-def _completed(
-    conversation: Conversation, count: int, newest: int | None, *, is_untold: bool
-) -> Conversation:
-    if is_untold:
-        active = None
-    elif count:
-        active = instant_of_microseconds(newest)
-    else:
-        active = None if conversation.last_activity == NEVER else conversation.last_activity
-    return replace(conversation, last_activity=active, turn_count=count)

@@ -48,7 +48,7 @@ def planned(*, older_than_days: int, keep_last: int | None = None) -> Plan:
 
 @pytest.fixture
 def store(written_store: WriteStore) -> Path:
-    """Six threads of very old rows, named by conversations 1 to 6."""
+    """Six threads of very old rows, named by conversations 1 to 6 that are as old."""
     names = [f"t{number}" for number in range(1, 7)]
     return written_store(
         [ThreadRows(thread_id=name, age=OLDEST) for name in names],
@@ -56,39 +56,58 @@ def store(written_store: WriteStore) -> Path:
     )
 
 
+def set_starts(path: Path, ages: Sequence[timedelta | None]) -> None:
+    """Say how long ago the conversations were started; None tells nothing."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executemany(
+            "UPDATE conversations SET started_ts = ? WHERE id = ?",
+            [
+                ("once" if age is None else (NOW - age).isoformat(), key)
+                for key, age in enumerate(ages, start=1)
+            ],
+        )
+
+
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
+    starts=st.lists(st.none() | st.floats(0, 400, allow_nan=False), min_size=6, max_size=6),
     days=st.lists(st.tuples(st.integers(1, 6), st.floats(0, 399, allow_nan=False)), max_size=40),
     junk=st.sets(st.integers(0, 39), max_size=1),
 )
 def test_a_plan_knows_the_newest_turn_and_the_number_of_turns_whatever_it_has_read(
-    store: Path, days: list[tuple[int, float]], junk: set[int]
+    store: Path, starts: list[float | None], days: list[tuple[int, float]], junk: set[int]
 ) -> None:
+    """A conversation may say that it was started after its turns, or not tell when."""
     in_order = sorted(days, key=lambda turn: -turn[1])
     turns: list[Turn] = [
         (key, None if number in junk else timedelta(days=age))
         for number, (key, age) in enumerate(in_order)
     ]
     set_turns(store, turns)
+    began = [None if age is None else timedelta(days=age) for age in starts]
+    set_starts(store, began)
 
     plan = planned(older_than_days=30)
 
     ages: dict[int, list[timedelta | None]] = {key: [] for key in range(1, 7)}
     for key, age in turns:
         ages[key].append(age)
-    unknown = {f"t{key}" for key, found in ages.items() if None in found}
-    newest = {
-        f"t{key}": (min([age for age in found if age is not None], default=OLDEST), len(found))
+    unknown = {
+        f"t{key}"
+        for key, found in ages.items()
+        if None in found or (not found and began[key - 1] is None)
+    }
+    idle = {
+        f"t{key}": min([age for age in found or [began[key - 1]] if age is not None], default=CUT)
         for key, found in ages.items()
     }
-    assert {t.thread_id: (NOW - t.last_activity, t.turn_count) for t in plan.prunable} == {
-        name: told for name, told in newest.items() if name not in unknown and told[0] > CUT
+    assert {t.thread_id: NOW - t.last_activity for t in plan.prunable} == {
+        name: min(age, OLDEST) for name, age in idle.items() if name not in unknown and age > CUT
     }
-    assert {t.thread_id for t in plan.kept if t.reason is KeepReason.UNKNOWN_AGE} >= {
-        name for name in unknown if newest[name][0] > CUT
-    }
+    assert {t.thread_id for t in plan.kept} <= unknown
+    assert all(t.reason is KeepReason.UNKNOWN_AGE for t in plan.kept)
 
 
 def rows_read(seen: list[str]) -> list[str]:
@@ -112,9 +131,11 @@ def test_a_prune_reads_the_turns_after_its_bound_and_those_of_what_it_would_take
 
     The bound is 30 days and what it takes was started 60 days ago, with a day of slack for each.
     """
-    with closing(sqlite3.connect(store)) as connection, connection:
-        connection.execute("UPDATE conversations SET started_ts = ?", [NOW - timedelta(days=60)])
-    set_turns(store, [(1, timedelta(days=day)) for day in range(300, 0, -1)])
+    set_starts(store, [timedelta(days=60)] * 6)
+    set_turns(
+        store,
+        [(2 + day % 5 if 30 < day <= 60 else 1, timedelta(days=day)) for day in range(300, 0, -1)],
+    )
 
     with statements() as seen:
         plan = planned(older_than_days=30)
