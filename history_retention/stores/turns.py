@@ -130,7 +130,7 @@ class Turns:
     def _last_before_start_of(self, tallies: Iterable[_Tally]) -> float:
         """Return a row before all turns of the conversations, as far as their starts tell."""
         starts = [tally.conversation.started or NEVER for tally in tallies]
-        if not starts or min(starts) == NEVER:
+        if not self.are_told or not starts or min(starts) == NEVER:
             return BEFORE_ALL_ROWS
         try:
             return self._last_before(min(starts))
