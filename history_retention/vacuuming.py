@@ -75,10 +75,11 @@ class VacuumForecast:
 
     @property
     def wait(self) -> str:
-        """Say how long writers would wait."""
+        """Say how long writers would wait. A trial is of a small file, and so of the least."""
         if self.is_quick:
             return "well under a second"
-        return f"about {max(1, round(self.blocked_seconds)):,} s"
+        more = " or more" if self.rate_source is RateSource.TRIAL else ""
+        return f"about {max(1, round(self.blocked_seconds)):,} s{more}"
 
 
 def forecast(store: Store) -> VacuumForecast:

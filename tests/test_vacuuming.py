@@ -213,4 +213,5 @@ def test_a_large_store_that_was_never_vacuumed_is_told_by_a_trial_and_not_taken_
     assert (forecast.rate_source, forecast.is_quick) == (RateSource.TRIAL, False)
     assert forecast.bytes_per_second > 0
     assert forecast.wait.startswith("about ")
+    assert forecast.wait.endswith(" s or more")
     assert not Sweep.objects.exists()

@@ -158,9 +158,13 @@ def _wait(forecast: VacuumForecast) -> str:
     if forecast.is_quick:
         return _("well under a second")
     seconds = max(1, round(forecast.blocked_seconds))
-    return ngettext("about %(count)s second", "about %(count)s seconds", seconds) % {
-        "count": f"{seconds:,}"
-    }
+    if forecast.rate_source is RateSource.TRIAL:
+        words = ngettext(
+            "about %(count)s second or more", "about %(count)s seconds or more", seconds
+        )
+    else:
+        words = ngettext("about %(count)s second", "about %(count)s seconds", seconds)
+    return words % {"count": f"{seconds:,}"}
 
 
 def _command(name: str, store: str) -> str:

@@ -16,6 +16,7 @@ from django.urls import resolve
 
 from history_retention import services
 from history_retention.models import Hold, Measurement, Sweep, Thread
+from history_retention.vacuuming import QUICK_VACUUM_BYTES
 
 from ..conftest import WriteStore
 from ..store_files import (
@@ -268,6 +269,19 @@ def test_the_vacuum_page_says_how_long_agents_would_wait(measured: Path, superus
     assert "well under a second" in quick
     assert f"about {seconds:,} seconds" in slow
     assert "10.0 KB a second, as its last vacuums ran" in slow
+
+
+def test_the_vacuum_page_of_a_large_store_says_what_a_trial_tells(
+    measured: Path, superuser: Client
+) -> None:
+    with closing(sqlite3.connect(measured)) as store, store:
+        store.execute(
+            "UPDATE checkpoints SET checkpoint = zeroblob(?) WHERE thread_id = 'large'",
+            [QUICK_VACUUM_BYTES],
+        )
+    page = text_of(superuser.get(VACUUM))
+    assert "or more" in page
+    assert "a second, as a trial ran just now" in page
 
 
 def test_a_vacuum_hardly_worth_it_is_said_and_runs_for_whoever_agrees(
