@@ -64,6 +64,20 @@ class ConversationRow:
     project: str = "/srv/app"
 
 
+ONE_OF_EACH = [
+    ThreadRows(thread_id="named"),
+    ThreadRows(thread_id="fresh", age=timedelta(hours=1)),
+    ThreadRows(thread_id="unnamed"),
+]
+"""An idle thread and a fresh one that somebody can resume, and an idle one that nobody can."""
+
+NAMED = [
+    ConversationRow(thread_id="named"),
+    ConversationRow(thread_id="fresh", age=timedelta(hours=1)),
+]
+"""The conversations of the first two."""
+
+
 def copy_fixture(name: str, folder: Path) -> Path:
     """Copy a fixture, with what its write-ahead log holds, into the folder; unpack a ``.gz``."""
     source = FIXTURES / name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -17,19 +16,9 @@ from history_retention.exceptions import HistoryRetentionError
 from history_retention.models import Measurement, Sweep
 
 from .conftest import WriteStore
-from .store_files import ConversationRow, ThreadRows, threads_in
+from .store_files import NAMED, ONE_OF_EACH, threads_in
 
 pytestmark = pytest.mark.usefixtures("frozen_clock")
-
-THREADS = [
-    ThreadRows(thread_id="named"),
-    ThreadRows(thread_id="fresh", age=timedelta(hours=1)),
-    ThreadRows(thread_id="unnamed"),
-]
-NAMED = [
-    ConversationRow(thread_id="named"),
-    ConversationRow(thread_id="fresh", age=timedelta(hours=1)),
-]
 
 
 def daily_job() -> Any:
@@ -48,7 +37,7 @@ def test_runjobs_finds_a_daily_job() -> None:
 def test_runjobs_daily_measures_and_reclaims_and_prunes_nothing_unasked(
     written_store: WriteStore,
 ) -> None:
-    path = written_store(THREADS, NAMED)
+    path = written_store(ONE_OF_EACH, NAMED)
 
     call_command("runjobs", "daily", stdout=StringIO())
 
@@ -61,7 +50,7 @@ def test_the_job_applies_the_policies_of_the_settings(
     written_store: WriteStore, retention: Callable[..., None]
 ) -> None:
     retention(POLICIES=[{"STORE": "history", "OLDER_THAN": 30}])
-    path = written_store(THREADS, NAMED)
+    path = written_store(ONE_OF_EACH, NAMED)
 
     daily_job().execute()
 
@@ -84,7 +73,7 @@ def test_a_store_that_fails_is_named_at_the_end_and_does_not_stop_the_others(
         STORES={"other": {}, "history": {}},
         POLICIES=[{"STORE": "other", "ALL": True}, {"STORE": "history", "OLDER_THAN": 30}],
     )
-    path = written_store(THREADS, NAMED)
+    path = written_store(ONE_OF_EACH, NAMED)
 
     with pytest.raises(HistoryRetentionError, match=r"other: .*absent\.db"):
         daily_job().execute()
@@ -97,7 +86,7 @@ def test_a_store_where_nothing_names_threads_still_gets_its_policy(
     written_store: WriteStore, retention: Callable[..., None]
 ) -> None:
     retention(POLICIES=[{"STORE": "history", "OLDER_THAN": 30}])
-    path = written_store(THREADS, None, layout="langgraph_sqlite")
+    path = written_store(ONE_OF_EACH, None, layout="langgraph_sqlite")
 
     daily_job().execute()
 

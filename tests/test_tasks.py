@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from inspect import signature
 from pathlib import Path
 from threading import Event
@@ -25,17 +24,8 @@ from project.celery import app as project_app
 
 from .commands import PROJECT, environment
 from .conftest import WriteStore
-from .store_files import ConversationRow, ThreadRows, threads_in
+from .store_files import NAMED, ONE_OF_EACH, ThreadRows, threads_in
 
-ONE_OF_EACH = [
-    ThreadRows(thread_id="named"),
-    ThreadRows(thread_id="fresh", age=timedelta(hours=1)),
-    ThreadRows(thread_id="unnamed"),
-]
-NAMED = [
-    ConversationRow(thread_id="named"),
-    ConversationRow(thread_id="fresh", age=timedelta(hours=1)),
-]
 COUNTS = {
     "planned_threads", "kept_threads", "removed_threads", "removed_checkpoints",
     "removed_writes", "removed_bytes", "skipped_threads", "vacuumed",

@@ -25,7 +25,8 @@ class Command(SweepCommand):
 
     help = (
         "Remove the stored state of threads that could still be resumed, inside the bounds given, "
-        "and of those that no one can resume. Transcripts stay. Shows the plan and asks first."
+        "and of those that no one can resume. Transcripts stay. At least one of --older-than, "
+        "--keep-last and --all has to be given. Shows the plan and asks first."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -39,16 +40,28 @@ class Command(SweepCommand):
             help="Keep the N most recently active threads. With --older-than, a thread goes only "
             "when both let it.",
         )
-        add("--all", action="store_true", help="Every thread: the word for no bound.")
-        add("--command", metavar="NAME", help="Only conversations of this command.")
-        add("--project", metavar="NAME", help="Only conversations of this project.")
+        add("--all", action="store_true", help="Threads of any age: the word for no bound.")
+        add(
+            "--command",
+            metavar="NAME",
+            help="Only threads of this command of the agent, such as chat.",
+        )
+        add("--project", metavar="NAME", help="Only threads of this project.")
         add(
             "--skip-unfinished",
             action="store_true",
             help="Leave threads that wait for an answer or have steps to do.",
         )
-        add("--limit", metavar="N", help="Remove at most N threads, those longest idle.")
-        add("--no-reclaim", action="store_true", help="Leave threads that no one can resume.")
+        add(
+            "--limit",
+            metavar="N",
+            help="Remove at most N threads, those longest idle; the next run goes on.",
+        )
+        add(
+            "--no-reclaim",
+            action="store_true",
+            help="Leave alone the threads that no one can resume.",
+        )
         add("--vacuum", action="store_true", default=None, help="Vacuum afterwards, however long.")
         add("--no-vacuum", action="store_true", help="Do not vacuum, however short.")
 

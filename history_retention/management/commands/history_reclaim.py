@@ -37,7 +37,12 @@ class Command(SweepCommand):
             metavar="HOURS",
             help="How long a thread must have been still; by default the setting GRACE.",
         )
-        add("--force", action="store_true", help="Allow a --grace below the setting.")
+        add(
+            "--force",
+            action="store_true",
+            help="Allow a --grace below the setting, and a store none of whose threads is named by "
+            "the host's table.",
+        )
         add(
             "--exclude",
             metavar="THREAD",
