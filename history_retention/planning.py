@@ -16,10 +16,10 @@ from .policy import (
     choose,
     is_still,
     leading,
-    rank,
     settled_activity,
     state_of,
 )
+from .ranking import rank
 from .stores.base import Progress, Store
 
 Allows = Callable[[NamedThread, datetime], bool]

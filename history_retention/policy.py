@@ -13,20 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from heapq import heappush, heappushpop
 from math import inf
 
 from .exceptions import UsageError
 from .facts import FOREVER, Conversation, KeepReason, KeptThread, NamedThread, Naming, State
+from .ranking import Rank, is_below_floor, offer, rank
 
 LONGEST_AGE_DAYS = 36_500
 """A hundred years; a longer ``--older-than`` is a slip of the keyboard."""
 
 MOST_WITNESSES = 20
 """Named threads that a plan notes: some of their conversations will outlive them."""
-
-Rank = tuple[datetime, str]
-"""How threads are ordered: by activity, then by id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +176,7 @@ def choose(threads: Iterable[NamedThread], rules: Rules) -> Choice:
             _choose_orphan(thread, rules, reclaimable, kept)
         elif rules.bounds is not None and _is_addressed(thread, rules, rules.bounds):
             if rules.bounds.keep_last is not None and _all_match(thread, rules.bounds):
-                _offer(newest, rank(thread), rules.bounds.keep_last)
+                offer(newest, rank(thread), rules.bounds.keep_last)
             if _is_candidate(thread, rules.bounds, rules.now):
                 candidates.append(thread)
     prunable: list[NamedThread] = []
@@ -276,11 +273,11 @@ def _choose_addressed(
         for conversation in names
         if bounds.matches(conversation)
         and bounds.old_enough(conversation.last_activity, rules.now)
-        and _is_below(floor, conversation.last_activity, thread_id)
+        and is_below_floor(floor, conversation.last_activity, thread_id)
     ]
     if not taken:
         return
-    is_below = _is_below(floor, thread.last_activity, thread_id)
+    is_below = is_below_floor(floor, thread.last_activity, thread_id)
     if len(taken) < len(names) or (len(names) > 1 and not is_below):
         kept.append(KeptThread(thread_id=thread_id, reason=KeepReason.NAMED_BY_KEPT_CONVERSATION))
     elif is_below and bounds.old_enough(thread.last_activity, rules.now):
@@ -290,21 +287,3 @@ def _choose_addressed(
             kept.append(KeptThread(thread_id=thread_id, reason=KeepReason.LIVE))
         else:
             prunable.append(thread)
-
-
-def rank(thread: NamedThread) -> Rank:
-    """Order threads by activity; an unknown one counts as the newest of all."""
-    return (thread.last_activity or FOREVER, thread.stored.thread_id)
-
-
-def _offer(newest: list[Rank], rank: Rank, size: int) -> None:
-    """Keep the ``size`` highest ranks in the heap, the lowest of them first."""
-    if len(newest) < size:
-        heappush(newest, rank)
-    else:
-        heappushpop(newest, rank)
-
-
-def _is_below(floor: Rank | None, activity: datetime | None, thread_id: str) -> bool:
-    """Tell whether the activity ranks under all the threads that ``keep_last`` keeps."""
-    return floor is None or (activity or FOREVER, thread_id) < floor

@@ -18,7 +18,8 @@ from history_retention.facts import (
     State,
     StoredThread,
 )
-from history_retention.policy import Bounds, Choice, Rules, choose, leading, rank, state_of
+from history_retention.policy import Bounds, Choice, Rules, choose, leading, state_of
+from history_retention.ranking import rank
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 GRACE = timedelta(hours=24)
