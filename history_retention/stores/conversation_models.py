@@ -34,7 +34,11 @@ from .sqlite import sort_key
 from .turns import microseconds
 
 ROWS_A_READ = 2_000
-_SPELLINGS = ("CREATE TABLE spelled (spelling BLOB, id, PRIMARY KEY (spelling, id)) WITHOUT ROWID",)
+_SPELLINGS = (
+    "CREATE INDEX named_thread ON named (thread_id, id)",
+    "CREATE TABLE folded (spelling BLOB, id, PRIMARY KEY (spelling, id)) WITHOUT ROWID",
+)
+"""For looking up what names a thread in another spelling. Rows with capitals are in ``folded``."""
 
 
 class ConversationModels(NamingSource):
@@ -68,11 +72,13 @@ class ConversationModels(NamingSource):
         Where a spelling suggests it, the database is asked as ``changed`` will ask it, so that no
         thread is planned that would then be left alone as named.
         """
+        fields = [_thread_field(source) for source in self._sources]
         scratch = self._collected()
         try:
+            is_folded = any(True for _ in scratch.rows("SELECT 1 FROM folded LIMIT 1"))
             for thread in named(stored, in_order(scratch)):
                 told = {each.conversation_id for each in thread.conversations}
-                if self._suggested(scratch, thread.stored.thread_id) <= told:
+                if _suggested(scratch, fields, thread.stored.thread_id, is_folded) <= told:
                     yield thread
                     continue
                 others = tuple(
@@ -109,32 +115,18 @@ class ConversationModels(NamingSource):
         return compared(threads, now, active)
 
     def _collected(self) -> Scratch:
-        """Read all rows that name a thread, and how a database might take what they say."""
+        """Read all rows that name a thread."""
         scratch = Scratch(*SCHEMA, *_SPELLINGS)
         try:
             for source in self._sources:
                 rows = self._rows(source, _all(source))
                 while batch := list(islice(rows, ROWS_A_READ)):
                     scratch.put("INSERT INTO named VALUES (?, ?, ?, '', ?, ?)", _named(batch))
-                    scratch.put(
-                        "INSERT OR IGNORE INTO spelled VALUES (?, ?)",
-                        ((_folded(value), each.conversation_id) for value, each in batch),
-                    )
+                    scratch.put("INSERT OR IGNORE INTO folded VALUES (?, ?)", _with_capitals(batch))
         except BaseException:
             scratch.close()
             raise
         return scratch
-
-    def _suggested(self, scratch: Scratch, thread_id: str) -> set[object]:
-        """Return the conversations of which the database might say that they name the thread."""
-        values = [_value_of(source, thread_id) for source in self._sources]
-        return {
-            conversation_id
-            for folded in {_folded(value) for value in values if value is not None}
-            for (conversation_id,) in scratch.rows(
-                "SELECT id FROM spelled WHERE spelling = ?", (folded,)
-            )
-        }
 
     def _naming(self, thread_ids: Sequence[str]) -> Iterator[tuple[str, Conversation]]:
         """Ask the models for the rows that name the threads, each with the thread it names."""
@@ -174,8 +166,9 @@ class _Meant:
     def __init__(self, source: ConversationSource, thread_ids: Sequence[str]) -> None:
         self._exactly: dict[object, set[str]] = {}
         self._loosely: dict[bytes, set[str]] = {}
+        field = _thread_field(source)
         for thread_id in thread_ids:
-            value = _value_of(source, thread_id)
+            value = _value_of(field, thread_id)
             spellings = spelled_in_columns([thread_id])[0] if value == thread_id else [value]
             for spelling in spellings:
                 if spelling is not None:
@@ -197,6 +190,29 @@ def _named(rows: Iterable[tuple[object, Conversation]]) -> Iterator[tuple[object
         about = microseconds(each.last_activity), each.project, each.label
         for thread_id in named_by(value):
             yield sort_key(thread_id), each.conversation_id, *about
+
+
+def _with_capitals(
+    rows: Iterable[tuple[object, Conversation]],
+) -> Iterator[tuple[bytes, int | str]]:
+    for value, each in rows:
+        folded = _folded(value)
+        if folded not in map(sort_key, named_by(value)):
+            yield folded, each.conversation_id
+
+
+def _suggested(
+    scratch: Scratch, fields: Sequence[models.Field[Any, Any]], thread_id: str, is_folded: bool
+) -> set[object]:
+    """Return the conversations of which the database might say that they name the thread."""
+    values = [_value_of(field, thread_id) for field in fields]
+    spellings = {_folded(value) for value in values if value is not None}
+    others = spellings - {sort_key(thread_id)}
+    found = [
+        *(("SELECT id FROM named WHERE thread_id = ?", each) for each in others),
+        *(("SELECT id FROM folded WHERE spelling = ?", each) for each in spellings if is_folded),
+    ]
+    return {row[0] for sql, spelling in found for row in scratch.rows(sql, (spelling,))}
 
 
 def _folded(value: object) -> bytes:
@@ -224,11 +240,16 @@ def instant_of_value(value: object) -> datetime | None:
     return instant_of_text(value)
 
 
-def _value_of(source: ConversationSource, thread_id: str) -> object | None:
-    """Return the thread id as the thread field's value, None where it cannot hold it."""
+def _thread_field(source: ConversationSource) -> models.Field[Any, Any]:
+    """Return the field whose values name threads; that of the other model for a relation."""
     field = _field(source, source.thread_field)
     while isinstance(field, models.ForeignKey):
         field = field.target_field
+    return field
+
+
+def _value_of(field: models.Field[Any, Any], thread_id: str) -> object | None:
+    """Return the thread id as the field's value, None where it cannot hold it."""
     try:
         value: object = field.to_python(thread_id)
         if isinstance(value, int):

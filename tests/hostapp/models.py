@@ -61,3 +61,12 @@ class Reply(models.Model):
 
     def __str__(self) -> str:
         return str(self.pk)
+
+
+class Topic(models.Model):
+    """A conversation whose database takes a thread's id for the same in any case."""
+
+    thread = models.CharField(max_length=80, db_collation="NOCASE")
+
+    def __str__(self) -> str:
+        return self.thread

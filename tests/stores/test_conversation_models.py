@@ -23,7 +23,7 @@ from history_retention.stores import open_store
 from history_retention.stores.conversation_models import instant_of_value
 
 from ..conftest import WriteStore
-from ..hostapp.models import Chat, Note, Reply, Ticket
+from ..hostapp.models import Chat, Note, Reply, Ticket, Topic
 from ..store_files import NOW, ConversationRow, ThreadRows, add_threads, threads_in
 
 DAY = timedelta(days=1)
@@ -493,6 +493,25 @@ def test_a_text_of_32_digits_names_the_thread_of_that_uuid_to_the_plan_and_to_th
     outcome = services.execute(plan, trigger=Trigger.CODE)
 
     assert [thread.conversation_ids for thread in plan.prunable] == [("n-1",)]
+    assert (outcome.skipped, threads_in(path)) == ((), set())
+
+
+@pytest.mark.parametrize("name", ["bob", "BOB", "Bob"])
+def test_a_text_of_other_case_names_the_thread_where_the_database_says_so(
+    threads: Callable[..., Any], named_by: Callable[..., None], name: str
+) -> None:
+    path = threads("Bob", "eve", "nobody's")
+    named_by({"MODEL": "hostapp.Topic", "THREAD_FIELD": "thread"})
+    rows = [Topic.objects.create(thread=each).pk for each in (name, "eve")]
+
+    assert reclaimable() == ["nobody's"]
+    plan = services.plan_prune("history", Bounds(everything=True), now=NOW)
+    outcome = services.execute(plan, trigger=Trigger.CODE)
+
+    assert {t.thread_id: t.conversation_ids for t in plan.prunable} == {
+        "Bob": (rows[0],),
+        "eve": (rows[1],),
+    }
     assert (outcome.skipped, threads_in(path)) == ((), set())
 
 
