@@ -163,7 +163,10 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadThread:
-    """One thread of a readout."""
+    """One thread of a readout.
+
+    ``stored_activity`` is that of its rows alone, without its conversations; None when unknown.
+    """
 
     thread_id: str
     byte_count: int
@@ -171,6 +174,7 @@ class ReadThread:
     write_count: int
     first_activity: datetime | None
     last_activity: datetime | None
+    stored_activity: datetime | None
     state: State
     conversation_ids: tuple[int | str, ...]
     turn_count: int

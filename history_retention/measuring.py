@@ -5,9 +5,20 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 
+from .exceptions import LedgerMissing
 from .facts import NamedThread, Naming, Readout, ReadThread, State, Tally
 from .policy import Rules, leading, state_of
-from .stores.base import Store
+from .remembering import Memory
+from .stores.base import Progress, Store
+
+
+def remeasured(store: Store, memory: Memory, progress: Progress) -> Iterator[NamedThread] | None:
+    """Stream the store's threads from memory and what is new, or return None to read all rows."""
+    try:
+        marks = memory.marks()
+        return store.remeasured_threads(progress, marks, memory) if marks else None
+    except LedgerMissing:  # a readout that is not kept needs no ledger
+        return None
 
 
 def read(threads: Iterable[NamedThread], rules: Rules) -> Iterator[ReadThread]:
@@ -22,6 +33,7 @@ def read(threads: Iterable[NamedThread], rules: Rules) -> Iterator[ReadThread]:
             write_count=stored.write_count,
             first_activity=stored.first_activity,
             last_activity=thread.last_activity,
+            stored_activity=stored.last_activity,
             state=state_of(thread, rules),
             conversation_ids=tuple(c.conversation_id for c in thread.conversations),
             turn_count=sum(c.turn_count for c in thread.conversations),
@@ -60,7 +72,7 @@ class Totals:
                 heapq.heappushpop(self._largest, entry)
             yield thread
 
-    def readout(self, store: Store, rules: Rules) -> Readout:
+    def readout(self, store: Store, rules: Rules, notes: tuple[str, ...]) -> Readout:
         """Return what passed through, with the store's own totals beside it."""
         conversations, turns, transcript_bytes = store.conversation_totals()
         return Readout(
@@ -79,7 +91,7 @@ class Totals:
             unresumable=self._unnamed.tally if store.naming is Naming.KNOWN else Tally(),
             reclaimable=self._reclaimable.tally,
             largest_threads=tuple(thread for _, _, thread in sorted(self._largest, reverse=True)),
-            notes=store.notes,
+            notes=notes,
         )
 
 

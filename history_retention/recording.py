@@ -7,19 +7,18 @@ SQLite file as a store can never wait for itself.
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db import Error
 
 from . import witnesses
 from .admission import left_behind, outermost, require_no_shared_sweep_beside
 from .exceptions import LedgerMissing
-from .facts import Ending, KeepReason, Plan, PlannedThread, Readout, ReadThread, Space
+from .facts import Ending, KeepReason, Plan, PlannedThread, Readout, Space
 from .models import Batch, Hold, Measurement, Sweep, Thread
 from .outcomes import VacuumResult
 from .packing import packed
@@ -38,7 +37,6 @@ _OWN_FIELDS = [
     for field in Sweep._meta.concrete_fields
     if not field.primary_key and field.name != "cancelled_at"
 ]
-_MEASURED_FIELDS = [field.name for field in Thread._meta.concrete_fields if not field.primary_key]
 
 
 @contextmanager
@@ -60,22 +58,6 @@ def protections(database: str, now: datetime) -> dict[str, KeepReason]:
         return dict.fromkeys(held, KeepReason.HELD)
 
 
-def save_threads(database: str, threads: Iterable[ReadThread], measured_at: datetime) -> None:
-    """Replace what the ledger knows of the store's threads, a few hundred rows at a time."""
-    measuring = uuid.uuid4()
-    rows = (_row(database, thread, measured_at, measuring) for thread in threads)
-    while batch := list(islice(rows, ROWS_A_WRITE)):  # what the store refuses is not the ledger's
-        with ledger():
-            Thread.objects.bulk_create(
-                batch,
-                update_conflicts=True,
-                unique_fields=["digest"],
-                update_fields=_MEASURED_FIELDS,
-            )
-    with ledger():
-        Thread.objects.filter(store=database).exclude(measuring=measuring).delete()
-
-
 def forget_threads(database: str, thread_ids: Collection[str]) -> None:
     """Drop the ledger's rows of threads that are gone from the store."""
     digests = (Thread.digest_of(database, thread_id) for thread_id in thread_ids)
@@ -84,8 +66,8 @@ def forget_threads(database: str, thread_ids: Collection[str]) -> None:
             Thread.objects.filter(digest__in=batch).delete()
 
 
-def save_measurement(readout: Readout) -> None:
-    """Add the totals of a measuring."""
+def save_measurement(readout: Readout, marks: dict[str, Any]) -> None:
+    """Add the totals of a measuring, and what tells the next one which rows are new."""
     with ledger():
         Measurement.objects.create(
             store=readout.database,
@@ -105,6 +87,7 @@ def save_measurement(readout: Readout) -> None:
             unresumable_bytes=readout.unresumable.byte_count,
             reclaimable_count=readout.reclaimable.thread_count,
             reclaimable_bytes=readout.reclaimable.byte_count,
+            marks=marks,
         )
 
 
@@ -245,27 +228,6 @@ class SweepRecord:
         """Write what this process knows; whether it is cancelled, somebody else does."""
         with ledger():
             self._sweep.save(update_fields=_OWN_FIELDS)
-
-
-def _row(database: str, thread: ReadThread, measured_at: datetime, measuring: uuid.UUID) -> Thread:
-    return Thread(
-        digest=Thread.digest_of(database, thread.thread_id),
-        store=database,
-        thread_id=storable(thread.thread_id),
-        byte_count=thread.byte_count,
-        checkpoint_count=thread.checkpoint_count,
-        write_count=thread.write_count,
-        turn_count=thread.turn_count,
-        first_activity=thread.first_activity,
-        last_activity=thread.last_activity,
-        conversation_ids=list(thread.conversation_ids),
-        label=storable(thread.label),
-        command=storable(thread.command)[:255],
-        project=storable(thread.project)[:1024],
-        state=thread.state,
-        measured_at=measured_at,
-        measuring=measuring,
-    )
 
 
 def storable(text: str) -> str:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -34,11 +34,12 @@ from .boxes import Pace, Throttle, unthrottled
 from .conf import get_settings
 from .exceptions import LedgerMissing, NoNamingTable, UsageError
 from .facts import Ending, KeepReason, Naming, Plan, Readout, Space
-from .measuring import Totals, read
+from .measuring import Totals, read, remeasured
 from .models import Sweep
 from .outcomes import Outcome, VacuumResult
 from .planning import plan_with, recorded_bounds
 from .policy import Bounds, Rules
+from .remembering import Memory
 from .stores import open_store
 from .stores.base import Progress, Store
 from .sweeping import Swept, sweep
@@ -77,30 +78,54 @@ def never() -> bool:
 
 
 def measure(
-    database: str, *, now: datetime, top: int = 5, save: bool = True, progress: Progress = silent
+    database: str,
+    *,
+    now: datetime,
+    top: int = 5,
+    save: bool = True,
+    exact: bool = False,
+    progress: Progress = silent,
 ) -> Readout:
     """Measure a store as of ``now``; with ``save``, keep its threads and totals in the ledger.
 
-    ``top`` is how many of the largest threads the readout names. Raises HistoryRetentionError
-    when the store cannot be read, or when another measuring of it is being saved.
+    ``top`` is how many of the largest threads the readout names. Where the last measuring that
+    was kept tells which threads have no new row, those are not read again, unless ``exact`` asks
+    for every row. One as of an earlier instant than the last that was kept is not kept itself, as
+    a note says: it would replace what threads are now by what they were. Raises
+    HistoryRetentionError when the store cannot be read, or when another measuring of it is being
+    saved.
     """
-    with open_store(database) as store:
+    with open_store(database) as store, ExitStack() as stack:
+        memory, notes = Memory(database), store.notes
+        if save:
+            stack.enter_context(store.only_one("measuring"))
+            if memory.holds_later(now):
+                save, notes = False, (*notes, _not_kept(database))
         rules = Rules(
             now=now,
             grace=get_settings().grace,
             naming=store.naming,
             protected=_holds(database, now, needed=save),
         )
+        marks = store.row_marks()
+        stored = None if exact else remeasured(store, memory, progress)
         totals = Totals(top)
-        threads = totals.counted(read(store.measured_threads(progress), rules))
-        if not save:
+        threads = totals.counted(read(stored or store.measured_threads(progress), rules))
+        if save:
+            memory.save(threads)
+        else:
             deque(threads, maxlen=0)
-            return totals.readout(store, rules)
-        with store.only_one("measuring"):
-            recording.save_threads(database, threads, now)
-            readout = totals.readout(store, rules)
-            recording.save_measurement(readout)
-            return readout
+        readout = totals.readout(store, rules, notes)
+        if save:
+            recording.save_measurement(readout, marks)
+        return readout
+
+
+def _not_kept(database: str) -> str:
+    return (
+        f"{database}: this readout is not kept, since a later one is: run history_readout without "
+        "--as-of to keep what is there now."
+    )
 
 
 def _holds(database: str, now: datetime, *, needed: bool) -> dict[str, KeepReason]:

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -118,6 +118,35 @@ def test_no_save_keeps_nothing(fixture_store: Callable[[str], Path]) -> None:
 
     assert ran.document["thread_count"] == 16
     assert (Measurement.objects.count(), Thread.objects.count()) == (0, 0)
+
+
+def test_a_readout_of_before_the_last_says_that_it_is_not_kept(
+    fixture_store: Callable[[str], Path],
+) -> None:
+    fixture_store("gaunt_sloth/history.db")
+    run("history_readout")
+
+    ran = run("history_readout", AS_OF, "--format=json")
+
+    assert (ran.status, ran.document["as_of"]) == (0, "2026-11-30T12:00:00.000Z")
+    assert ran.err.startswith("history: this readout is not kept, since a later one is")
+    assert Measurement.objects.get().measured_at > datetime(2026, 11, 30, 12, tzinfo=UTC)
+
+
+def test_exact_reads_the_rows_that_a_second_readout_would_recall(
+    fixture_store: Callable[[str], Path],
+) -> None:
+    path = fixture_store("gaunt_sloth/history.db")
+    run("history_readout")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE checkpoints SET checkpoint = x'' WHERE rowid = 1")
+
+    first, second, exact = (
+        run("history_readout", "--format=json", *flags).document["checkpoint_bytes"]
+        for flags in ([], ["--no-save"], ["--exact"])
+    )
+
+    assert first == second > exact
 
 
 def test_it_changes_nothing_in_the_store(fixture_store: Callable[[str], Path]) -> None:

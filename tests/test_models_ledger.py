@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import Permission, User
@@ -28,8 +27,6 @@ def thread(thread_id: str = "t", *, store: str = "history", **fields: Any) -> Th
         digest=Thread.digest_of(store, thread_id),
         store=store,
         thread_id=thread_id,
-        measured_at=NOW,
-        measuring=UUID(int=1),
         **kept,
     )
 

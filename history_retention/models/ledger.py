@@ -28,7 +28,7 @@ STATE_CHOICES = [
 
 
 class Thread(models.Model):
-    """A thread of a store as last measured. Ours; rewritten by every measuring.
+    """A thread of a store as last measured. Ours; a measuring writes those that have changed.
 
     The key is a digest of store and thread id, because a vendor's ids have any length and case
     while a database's text keys have limits and collations.
@@ -50,9 +50,8 @@ class Thread(models.Model):
     state = models.CharField(
         _("state"), max_length=16, choices=STATE_CHOICES, blank=True, db_index=True
     )
-    measured_at = models.DateTimeField(_("measured at"))
-    measuring = models.UUIDField(
-        editable=False, help_text=_("The pass over the store that saw the thread last.")
+    stored_activity = models.DateTimeField(
+        null=True, editable=False, help_text="Last activity of its rows, without conversations."
     )
 
     class Meta:
@@ -74,6 +73,12 @@ class Thread(models.Model):
 
     def __str__(self) -> str:
         return f"{self.store}: {self.thread_id}"
+
+    @property
+    def measured_at(self) -> datetime | None:
+        """Return when its store was last measured; None when that was never kept."""
+        newest = Measurement.objects.filter(store=self.store).first()
+        return newest.measured_at if newest else None
 
     @staticmethod
     def digest_of(store: str, thread_id: str) -> str:
@@ -103,6 +108,9 @@ class Measurement(models.Model):
     unresumable_bytes = models.PositiveBigIntegerField(_("unresumable"), help_text=_("bytes"))
     reclaimable_count = models.PositiveBigIntegerField(_("reclaimable threads"))
     reclaimable_bytes = models.PositiveBigIntegerField(_("reclaimable"), help_text=_("bytes"))
+    marks = models.JSONField(
+        default=dict, editable=False, help_text="What tells the next one which rows are new."
+    )
 
     class Meta:
         verbose_name = _("measurement")

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
-from ..facts import NamedThread, Naming, PlannedThread, SkipReason, Space
+from ..facts import NamedThread, Naming, PlannedThread, SkipReason, Space, StoredThread
 from ..outcomes import VacuumResult
 
 if TYPE_CHECKING:
@@ -81,6 +81,19 @@ class Store(ABC):
     @abstractmethod
     def measured_threads(self, progress: Progress) -> Iterator[NamedThread]:
         """Stream every thread with its bytes. Reads no overflow page of a payload."""
+
+    def row_marks(self) -> dict[str, Any]:
+        """Return, as JSON can hold it, what tells later which rows are new since now."""
+        return {}
+
+    def remeasured_threads(
+        self, progress: Progress, marks: Mapping[str, Any], memory: Memory
+    ) -> Iterator[NamedThread] | None:
+        """Stream what ``measured_threads`` would, from what is new since the marks were made.
+
+        None when that is not sure to be the same, or this layout cannot tell what is new.
+        """
+        return None
 
     @abstractmethod
     def indexed_threads(
@@ -187,6 +200,16 @@ class StepwiseStore(Store):
     @abstractmethod
     def enable_steps(self) -> VacuumResult:
         """Change the vendor's database so that steps work from now on; blocks its writers."""
+
+
+class Memory(Protocol):
+    """The store's threads as they were last measured."""
+
+    def count(self) -> int:
+        """Return how many there are."""
+
+    def stored(self, thread_ids: Sequence[str]) -> Mapping[str, StoredThread]:
+        """Return those of the threads that are known."""
 
 
 class Rows(Protocol):

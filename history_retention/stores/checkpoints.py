@@ -15,7 +15,7 @@ from hashlib import blake2b
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from .. import locks
 from ..exceptions import LayoutUnknown, StoreUnreadable
@@ -27,7 +27,8 @@ from ..facts import (
     SkipReason,
     StoredThread,
 )
-from .base import Progress, parts
+from . import increments
+from .base import Memory, Progress, parts
 from .dating import Dating
 from .naming import NamingSource
 from .row_scan import weights
@@ -69,7 +70,11 @@ class CheckpointStore(SQLiteStore):
         self.notes = notes
         self._file = file
         self._source = source
-        self._writes = StateTable(name=self.writes_table, payload=("value",))
+        self._writes = StateTable(
+            name=self.writes_table,
+            payload=("value",),
+            key=(*CHECKPOINTS.key, "task_id", "idx"),
+        )
         self._tables = (CHECKPOINTS, self._writes)
         self._dating = Dating(file, self.writes_table)
         others = set(writes_tables(file.tables())) - {self.writes_table}
@@ -117,6 +122,21 @@ class CheckpointStore(SQLiteStore):
                 )
 
         return self._source.joined(stored())
+
+    def row_marks(self) -> increments.Marks:
+        """Note the newest row of each table."""
+        return increments.marks_of(self._file, self._tables)
+
+    def remeasured_threads(
+        self, progress: Progress, marks: Mapping[str, Any], memory: Memory
+    ) -> Iterator[NamedThread] | None:
+        """Weigh the threads with other rows than when the marks were made, and recall the rest."""
+        touched = increments.touched(self._file, self._tables, marks, memory.count())
+        if touched is None:
+            return None
+        return self._source.joined(
+            increments.recalled(self._file, self._tables, touched, memory, self._weighed, progress)
+        )
 
     def indexed_threads(
         self, progress: Progress, settled_before: datetime | None = None
@@ -227,6 +247,14 @@ class CheckpointStore(SQLiteStore):
             thread_id: (checkpoints.get(thread_id), writes.get(thread_id))
             for thread_id in thread_ids
         }
+
+    def _weighed(self, threads: Sequence[increments.ThreadRows]) -> Iterator[StoredThread]:
+        """Look up the threads that are still there, with their bytes."""
+        for part in parts(threads, lambda thread: thread, ROWS_A_LOOKUP):
+            counts = self._counts([thread.thread_id for thread in part], weigh=True)
+            for checkpoints, writes in counts.values():
+                if checkpoints is not None or writes is not None:
+                    yield self._stored(checkpoints, writes, weighed=True)
 
     def _stored(
         self, checkpoints: Count | None, writes: Count | None, *, weighed: bool

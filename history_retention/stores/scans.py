@@ -13,6 +13,7 @@ from functools import reduce
 from heapq import merge
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
 from ..exceptions import LayoutUnknown
 from .base import Tables
@@ -21,6 +22,12 @@ from .sqlite import SQLiteFile, encoded, sort_key, text_of
 
 KEYS_A_PAGE = 2_000
 """Index entries read in one statement; the second look at them finds them in SQLite's cache."""
+
+_BOUNDS = {
+    "TEXT": ("thread_id >= ''", " AND thread_id < x''"),
+    "BLOB": ("thread_id >= x''", ""),
+}
+"""Where the ids of a type begin and end in the index."""
 
 _TIMED = f"CASE WHEN {HAS_TIMED_ID} AND typeof(thread_id) = 'text' THEN checkpoint_id END"
 
@@ -46,10 +53,11 @@ def writes_tables(tables: Tables) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateTable:
-    """A table of a thread's state and the columns that hold its payload."""
+    """A table of a thread's state, the columns that hold its payload and those of its key."""
 
     name: str
     payload: tuple[str, ...]
+    key: tuple[str, ...] = ("thread_id", "checkpoint_ns", "checkpoint_id")
 
     @property
     def lengths(self) -> str:
@@ -94,8 +102,11 @@ def counts_by_key(file: SQLiteFile, table: StateTable) -> Iterator[Count]:
     A BLOB as thread id, which no saver writes, stands where the text of its bytes would; like
     everything of the same bytes, it is counted as odd, and so as of unknown age.
     """
-    texts = _counts_of_type(file, table, "TEXT", "thread_id >= ''", " AND thread_id < x''")
-    blobs = _counts_of_type(file, table, "BLOB", "thread_id >= x''", "")
+    facts = "COUNT(*), 0, MAX(timed), MIN(timed), COUNT(*) - COUNT(timed), MAX(row)"
+    texts, blobs = (
+        (Count(text_of(row[0]), *row[1:]) for row in _in_pages(file, table, facts, kind))
+        for kind in ("TEXT", "BLOB")
+    )
     in_order = merge(texts, blobs, key=lambda count: sort_key(count.thread_id))
     for _, counts in groupby(in_order, key=attrgetter("thread_id")):
         yield reduce(_both, counts)
@@ -110,16 +121,21 @@ def _both(text: Count, blob: Count) -> Count:
     )
 
 
-def _counts_of_type(
-    file: SQLiteFile, table: StateTable, kind: str, begin: str, end: str
-) -> Iterator[Count]:
-    """Stream the threads whose ids are texts or those whose ids are BLOBs.
+def rows_by_key(file: SQLiteFile, table: StateTable) -> Iterator[tuple[bytes, int]]:
+    """Stream the threads whose ids are texts with their number of rows, in thread id order."""
+    return _in_pages(file, table, "COUNT(*)", "TEXT")
+
+
+def _in_pages(
+    file: SQLiteFile, table: StateTable, facts: str, kind: str
+) -> Iterator[tuple[Any, ...]]:
+    """Stream facts of the threads whose ids are texts or of those whose ids are BLOBs.
 
     A statement ends with the thread that a page of index entries ends in, so its length is that
     of a page and one thread. It has one upper bound: of two, SQLite would seek by the first and
     read all that lies between them.
     """
-    after = begin
+    after, end = _BOUNDS[kind]
     params: list[bytes] = []
     while True:
         last = file.rows(
@@ -130,13 +146,12 @@ def _counts_of_type(
         ids = [_raw(thread_id) for (thread_id,) in last]
         until = f" AND thread_id <= CAST(%s AS {kind})" if ids else end
         for row in file.rows(
-            "SELECT thread_id, COUNT(*), 0, MAX(timed), MIN(timed), COUNT(*) - COUNT(timed),"
-            " MAX(row) FROM"
+            f"SELECT thread_id, {facts} FROM"
             f" (SELECT thread_id, rowid AS row, {_TIMED} AS timed FROM {table.name}"
             f" WHERE {after}{until}) GROUP BY thread_id",
             [*params, *ids],
         ):
-            yield Count(text_of(_raw(row[0])), *row[1:])
+            yield (_raw(row[0]), *row[1:])
         if not ids:
             return
         after, params = f"thread_id > CAST(%s AS {kind})", ids

@@ -219,8 +219,6 @@ def _thread(thread_id: str, **values: object) -> Thread:
             "turn_count": 0,
             "last_activity": NOW,
             "state": "resumable",
-            "measured_at": NOW,
-            "measuring": "00000000-0000-0000-0000-000000000000",
             **values,
         }
     )

@@ -32,7 +32,17 @@ class Command(StoreCommand):
             "--top", metavar="N", default=5, help="How many of the largest threads to show (5)."
         )
         parser.add_argument(
-            "--no-save", action="store_true", help="Do not keep the measurement for the admin."
+            "--no-save",
+            action="store_true",
+            help=(
+                "Do not keep the measurement for the admin; nor is one kept that --as-of puts "
+                "before the last."
+            ),
+        )
+        parser.add_argument(
+            "--exact",
+            action="store_true",
+            help="Read every row again, not only what is new since the last measurement.",
         )
 
     def serve(self, options: dict[str, Any]) -> None:
@@ -44,6 +54,7 @@ class Command(StoreCommand):
                 now=self.as_of,
                 top=top or 5,
                 save=not self.rehearsing,
+                exact=_flags.switch("--exact", options["exact"]),
                 progress=progress,
             )
         self.note(readout.notes)
