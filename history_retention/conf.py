@@ -30,7 +30,7 @@ AUTO = "auto"
 
 SecureDelete = Literal["fast", "on"]
 
-_STORE_OPTIONS = ("LAYOUT", "CONVERSATIONS")
+_STORE_OPTIONS = ("LAYOUT", "SCHEMA", "READ_DATABASE", "CONVERSATIONS")
 _SOURCE_OPTIONS = ("MODEL", "THREAD_FIELD", "ACTIVITY_FIELD", "LABEL_FIELD", "PROJECT_FIELD")
 _POLICY_OPTIONS = (
     *("STORE", "OLDER_THAN", "KEEP_LAST", "ALL", "COMMAND", "PROJECT", "SKIP_UNFINISHED"),
@@ -55,10 +55,16 @@ class ConversationSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """One entry of ``STORES``. ``layout`` is a name, a dotted path or ``AUTO``."""
+    """One entry of ``STORES``. ``layout`` is a name, a dotted path or ``AUTO``.
+
+    ``schema`` is where a server keeps the tables, empty where its search path finds them.
+    ``read_database`` is the alias of a replica to measure and to plan from.
+    """
 
     alias: str
     layout: str = AUTO
+    schema: str = ""
+    read_database: str | None = None
     conversations: tuple[ConversationSource, ...] = ()
 
 
@@ -171,6 +177,8 @@ def _stores(section: Section) -> Mapping[str, StoreOptions]:
         stores[alias] = StoreOptions(
             alias=alias,
             layout=store.read("LAYOUT", AUTO, options.text),
+            schema=store.read("SCHEMA", None, options.text_or_none) or "",
+            read_database=store.read("READ_DATABASE", None, options.text_or_none),
             conversations=_conversations(store),
         )
     return MappingProxyType(stores)

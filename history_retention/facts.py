@@ -145,12 +145,30 @@ class NamedThread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableSpace:
+    """What one table takes on a server, its indexes and outsourced values included.
+
+    ``dead_rows`` were removed or replaced, and keep their space until a vacuum.
+    """
+
+    name: str
+    total_bytes: int
+    index_bytes: int
+    live_rows: int
+    dead_rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """What the database takes on disk. ``free_bytes`` lie inside the file, for reuse."""
+    """What the database takes on disk. ``free_bytes`` lie inside the file, for reuse.
+
+    On a server there is no file of the store's own: its ``tables`` tell, and add up to the file.
+    """
 
     file_bytes: int
     wal_bytes: int
     free_bytes: int
+    tables: tuple[TableSpace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,7 +113,7 @@ def vacuum(
     """
 
     def work(store: Store, before: Space, _is_cancelled: Callable[[], bool]) -> _Done:
-        if not before.free_bytes:
+        if not (before.free_bytes or store.vacuums_beside_writers):
             return _idle(f"{database}: nothing is free inside the file; not vacuumed.")
         unworthy = "" if force else forecast(store).unworthy
         return _idle(unworthy) if unworthy else _ended(store.vacuum())

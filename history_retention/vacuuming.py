@@ -95,7 +95,9 @@ def forecast(store: Store) -> VacuumForecast:
         bytes_per_second=rate,
         rate_source=source,
         refusal=store.vacuum_refusal(),
-        unworthy="" if _is_quick(live, rate, source) else _unworthy(store.alias, space),
+        unworthy=""
+        if store.vacuums_beside_writers or _is_quick(live, rate, source)
+        else _unworthy(store.alias, space),
         steps_refusal=steps,
         enabling_refusal=enabling,
     )
@@ -103,6 +105,8 @@ def forecast(store: Store) -> VacuumForecast:
 
 def vacuum_after(store: Store, swept: Swept, wanted: bool | None) -> VacuumResult:
     """Vacuum after a sweep if somebody asked, or if nobody would notice; else say what is free."""
+    if store.vacuums_beside_writers:
+        return _vacuum_beside_writers(store, swept, wanted)
     free = store.space().free_bytes
     if wanted is False:
         return not_vacuumed(f"{store.alias}: not vacuumed, as asked; {free:,} bytes are free.")
@@ -116,6 +120,14 @@ def vacuum_after(store: Store, swept: Swept, wanted: bool | None) -> VacuumResul
     if found is None or found.is_quick:
         return store.vacuum()
     return not_vacuumed(_offer(store.alias, found))
+
+
+def _vacuum_beside_writers(store: Store, swept: Swept, wanted: bool | None) -> VacuumResult:
+    if wanted is False:
+        return not_vacuumed(f"{store.alias}: not vacuumed, as asked.")
+    if not wanted and not swept.removed.thread_count:
+        return not_vacuumed(f"{store.alias}: not vacuumed; nothing was freed.")
+    return store.vacuum()
 
 
 def _offer(alias: str, found: VacuumForecast) -> str:

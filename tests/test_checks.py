@@ -349,7 +349,7 @@ def test_a_store_on_another_kind_of_database_is_an_error_without_connecting(
     (message,) = store_said()
 
     assert said([message]) == ["E007"]
-    assert "no store of a kind known here lies in unknown, only in sqlite" in message.msg
+    assert "no store of a kind known here lies in unknown, only in sqlite and" in message.msg
 
 
 def test_a_locked_store_is_a_warning(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,8 @@ class Store(ABC):
     sweeps_side_by_side: ClassVar[bool]
     """Whether workers may sweep parts of one plan at once: where one writer locks out all others
     they would only be in each other's way, and in the agents'."""
+    vacuums_beside_writers: ClassVar[bool] = False
+    """Whether nobody waits for a vacuum, so that there is no reason to put one off."""
     alias: str
     naming: Naming
     named_by: str = ""

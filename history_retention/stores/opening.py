@@ -13,12 +13,18 @@ from django.utils.module_loading import import_string
 
 from ..conf import StoreOptions, store_options
 from ..exceptions import LayoutUnknown
-from . import sqlite
+from . import postgres, sqlite
 from .base import Store, Tables
 from .gaunt_sloth import GauntSlothStore
+from .langgraph_postgres import LangGraphPostgresStore
 from .langgraph_sqlite import LangGraphSQLiteStore
 
-_OPENED: dict[str, Callable[[str], AbstractContextManager[Any]]] = {"sqlite": sqlite.opened}
+_OPENED: dict[str, Callable[[StoreOptions], AbstractContextManager[Any]]] = {
+    "sqlite": lambda options: sqlite.opened(options.alias),
+    "postgresql": lambda options: postgres.opened(
+        options.alias, options.schema, options.read_database
+    ),
+}
 """How the databases of a vendor are opened, by Django's name for it."""
 
 LAYOUTS: dict[str, type[Store]] = {}
@@ -32,6 +38,7 @@ def register(layout: type[Store]) -> None:
 
 register(GauntSlothStore)
 register(LangGraphSQLiteStore)
+register(LangGraphPostgresStore)
 
 
 @contextmanager
@@ -48,7 +55,7 @@ def open_store(alias: str) -> Iterator[Store]:
             f"{alias}: no store of a kind known here lies in {vendor}, only in "
             f"{' and '.join(_OPENED)}; nothing was touched. Check ENGINE of {alias!r}."
         )
-    with _OPENED[vendor](alias) as database:
+    with _OPENED[vendor](options) as database:
         tables = database.tables()
         yield layout_of(options, vendor, tables).over(database, tables, options)
 

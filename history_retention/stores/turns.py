@@ -27,6 +27,12 @@ SAMPLES = 64
 SLACK = timedelta(days=1)
 """How far behind a turn may be stored: a clock that was set back, another zone."""
 
+PUT_TURN = (
+    "INSERT INTO turns VALUES (?, 1, ?, ?) ON CONFLICT DO UPDATE SET count = count + 1,"
+    " newest = MAX(newest, excluded.newest), untold = untold + excluded.untold"
+)
+"""Takes a conversation's id and what ``turn_values`` says of the turn."""
+
 SCHEMA = "CREATE TABLE turns (id PRIMARY KEY, count INTEGER, newest INTEGER, untold INTEGER)"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,7 +52,7 @@ class _Tally:
     is_untold: bool = False
 
     def add(self, ts: object) -> None:
-        told, is_untold = _turn(ts)
+        told, is_untold = turn_values(ts)
         self.count += 1
         self.newest = max(self.newest, told)
         self.is_untold = self.is_untold or bool(is_untold)
@@ -83,10 +89,8 @@ class Turns:
                 since = None
         for rows in self._chunks(after):
             scratch.put(
-                "INSERT INTO turns VALUES (?, 1, ?, ?) ON CONFLICT DO UPDATE SET"
-                " count = count + 1, newest = MAX(newest, excluded.newest),"
-                " untold = untold + excluded.untold",
-                ((str(plain(key)), *_turn(ts)) for _, key, ts in rows if key is not None),
+                PUT_TURN,
+                ((str(plain(key)), *turn_values(ts)) for _, key, ts in rows if key is not None),
             )
         return since is None
 
@@ -190,7 +194,7 @@ def instant_of_microseconds(number: int | None) -> datetime | None:
     return None if number is None else _EPOCH + timedelta(microseconds=number)
 
 
-def _turn(ts: object) -> tuple[int, int]:
+def turn_values(ts: object) -> tuple[int, int]:
     """Return a turn's microseconds and 0, or 0 and 1 for one that tells no time."""
     told = microseconds(instant_of_text(ts))
     return (0, 1) if told is None else (told, 0)

@@ -216,7 +216,7 @@ def test_a_database_of_another_kind_is_refused_before_it_is_reached(
     written_store()
     monkeypatch.setattr(connections["history"], "vendor", "oracle", raising=False)
 
-    with pytest.raises(LayoutUnknown, match=r"no store of a kind known here lies in oracle, only"):
+    with pytest.raises(LayoutUnknown, match=r"no store of a kind known here lies in oracle, only in sqlite and"):
         services.measure("history", now=NOW)
 
 
