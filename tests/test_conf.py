@@ -142,7 +142,7 @@ WRONG: list[tuple[Any, str, str]] = [
     (
         {"STORES": {"a": {"LAYUOT": "auto"}}},
         "HISTORY_RETENTION['STORES']['a']['LAYUOT'] is no option",
-        "LAYOUT, CONVERSATIONS",
+        "LAYOUT, SCHEMA, READ_DATABASE, CONVERSATIONS",
     ),
     ({"STORES": {"a": {"LAYOUT": 7}}}, "['a']['LAYOUT'] takes a text", "7"),
     ({"STORES": {"a": {"LAYOUT": ""}}}, "['a']['LAYOUT'] takes a text", "''"),

@@ -21,17 +21,16 @@ from typing import Self
 
 from ..conf import StoreOptions
 from ..exceptions import StoreUnreadable
-from ..facts import Awaiting, NamedThread, Naming, PlannedThread, SkipReason, Space, StoredThread
-from ..outcomes import VacuumResult
+from ..facts import Awaiting, NamedThread, Naming, PlannedThread, SkipReason, StoredThread
 from . import postgres
-from .base import Progress, Store, Tables, parts
+from .base import Progress, Tables, parts
 from .conversation_models import ConversationModels
 from .instants import instant_of_id
 from .naming import NamingSource, Nothing
 from .postgres import PostgresDatabase
 from .postgres_naming import PostgresConversations
 from .postgres_rows import Counts, StateTable, all_counts, counts_of
-from .postgres_space import space_of, vacuumed
+from .postgres_space import PostgresStore
 from .postgres_states import awaited, odd_instants, own_instants
 from .postgres_writers import Writers
 
@@ -46,15 +45,13 @@ PATIENCE_SECONDS = 10.0
 """How long a sweep goes on asking when somebody else has what it needs."""
 
 
-class LangGraphPostgresStore(Store):
+class LangGraphPostgresStore(PostgresStore):
     """``checkpoints``, ``checkpoint_writes`` and ``checkpoint_blobs``."""
 
     layout = "langgraph_postgres"
-    vendor = "postgresql"
     rows_a_check = ROWS_A_LOOKUP
     threads_a_removal = 100
     sweeps_side_by_side = True
-    vacuums_beside_writers = True
 
     def __init__(
         self,
@@ -80,7 +77,8 @@ class LangGraphPostgresStore(Store):
         )
         self._blobs = StateTable(name="checkpoint_blobs", checkpoint_id="", payload=("blob",))
         self._tables = (self._checkpoints, self._writes, self._blobs)
-        self._writers = Writers(database, [table.name for table in self._tables])
+        self._table_names = tuple(table.name for table in self._tables)
+        self._writers = Writers(database, self._table_names)
 
     @classmethod
     def recognises(cls, tables: Tables) -> bool:
@@ -224,30 +222,6 @@ class LangGraphPostgresStore(Store):
                 f"{table.name} changed {changed:,} rows, so it was undone and nothing more was "
                 "done. Look for a trigger, a rule or a row-level security policy on that table."
             )
-
-    def space(self) -> Space:
-        """Return what the tables take with their indexes and TOAST."""
-        return space_of(self._database, [table.name for table in self._tables])
-
-    def live_bytes(self) -> int:
-        """Return what the tables take: nothing here rewrites them."""
-        return self.space().file_bytes
-
-    def vacuum_need(self) -> int:
-        """Return 0: VACUUM works in place."""
-        return 0
-
-    def vacuum_refusal(self) -> str:
-        """Return an empty string: it can always run."""
-        return ""
-
-    def vacuum_rate(self) -> float | None:
-        """Return None: no writer waits for it."""
-        return None
-
-    def vacuum(self) -> VacuumResult:
-        """Let the space of removed rows be used again, beside all readers and writers."""
-        return vacuumed(self._database, [table.name for table in self._tables])
 
     def _all_threads(
         self, tables: Sequence[StateTable], progress: Progress, *, weigh: bool

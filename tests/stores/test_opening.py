@@ -143,7 +143,10 @@ def test_a_layout_of_a_projects_own_is_found_by_its_path(
 @pytest.mark.parametrize(
     ("layout", "told"),
     [
-        ("no_such", "neither auto, nor one of gaunt_sloth, langgraph_sqlite, nor a class"),
+        (
+            "no_such",
+            "neither auto, nor one of gaunt_sloth, langgraph_sqlite, langgraph_postgres, nor",
+        ),
         ("no.such.module.Layout", "nor a class to import"),
         (f"{__name__}.NoLayout", "nor a class to import"),
         (f"{__name__}.NO_LAYOUT", "is not a subclass of stores.base.Store"),
@@ -216,7 +219,9 @@ def test_a_database_of_another_kind_is_refused_before_it_is_reached(
     written_store()
     monkeypatch.setattr(connections["history"], "vendor", "oracle", raising=False)
 
-    with pytest.raises(LayoutUnknown, match=r"no store of a kind known here lies in oracle, only in sqlite and"):
+    with pytest.raises(
+        LayoutUnknown, match=r"no store of a kind known here lies in oracle, only in sqlite and"
+    ):
         services.measure("history", now=NOW)
 
 
