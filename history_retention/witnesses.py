@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import connections
 
+from .conf import store_options
 from .facts import Plan
 from .models import Sweep
 from .stores.sqlite import is_plain
@@ -32,4 +33,6 @@ def on_record(database: str, named_by: str) -> list[str]:
 def _place(database: str) -> str:
     """Return what is the same for as long as the alias means the same database."""
     options = connections[database].settings_dict
-    return f"{options['HOST']}:{options['PORT']}/{options['NAME']}"
+    place = f"{options['HOST']}:{options['PORT']}/{options['NAME']}"
+    schemas = store_options(database).schema, options["OPTIONS"].get("options", "")
+    return " ".join(filter(None, (place, *schemas)))

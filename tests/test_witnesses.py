@@ -132,6 +132,17 @@ def test_nothing_goes_from_another_file_under_the_same_alias(
     assert threads_in(other) == {"x"}
 
 
+def test_nothing_goes_from_another_schema_under_the_same_alias(
+    store: Path, retention: Callable[..., None]
+) -> None:
+    sweep(older_than_days=30)
+    leave_an_orphan(store)
+    retention(STORES={"history": {"CONVERSATIONS": NOTES, "SCHEMA": "another"}})
+
+    with pytest.raises(NoNamingTable, match=REFUSAL):
+        sweep()
+
+
 def test_a_dry_run_leaves_no_witness(store: Path) -> None:
     services.plan_prune("history", Bounds(everything=True), now=NOW)
 
