@@ -54,8 +54,13 @@ class Site:
         self.store = write_store(folder / "store.db", THREADS)
         self.ledger = folder / "ledger.db"
         self._workers = ExitStack()
-        files = {"data_folder_in": str(folder / "queue"), "data_folder_out": str(folder / "queue")}
-        (folder / "queue").mkdir()
+        files = {
+            "data_folder_in": str(folder / "queue"),
+            "data_folder_out": str(folder / "queue"),
+            "control_folder": str(folder / "control"),
+        }
+        for name in ("queue", "control"):
+            (folder / name).mkdir()
         (folder / "site_settings.py").write_text(
             SETTINGS.format(
                 broker=broker,
