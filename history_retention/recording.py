@@ -1,4 +1,4 @@
-"""Writing the ledger: measured threads, measurements, sweeps; and reading the holds.
+"""Writing the ledger: measured threads, measurements, sweeps; and reading what protects threads.
 
 Every write is short and outside the store's own transactions, so that a ledger in the same
 SQLite file as a store can never wait for itself.
@@ -19,7 +19,8 @@ from . import witnesses
 from .admission import left_behind, outermost, require_no_shared_sweep_beside
 from .exceptions import LedgerMissing
 from .facts import Ending, KeepReason, Plan, PlannedThread, Readout, Space
-from .models import Batch, Hold, Measurement, Sweep, Thread
+from .guard.in_use import in_use
+from .models import Batch, Hold, Lease, Measurement, Sweep, Thread
 from .outcomes import VacuumResult
 from .packing import packed
 from .processes import this_process
@@ -52,10 +53,12 @@ def ledger() -> Iterator[None]:
 
 
 def protections(database: str, now: datetime) -> dict[str, KeepReason]:
-    """Return the thread ids that somebody holds at ``now``."""
+    """Return the thread ids that somebody holds at ``now``, or that a running agent has open."""
     with ledger():
+        leased = dict.fromkeys(Lease.objects.active(now).thread_ids(database), KeepReason.LEASED)
+        leased |= dict.fromkeys(in_use.thread_ids(database), KeepReason.LEASED)
         held = Hold.objects.active(now).filter(store=database).values_list("thread_id", flat=True)
-        return dict.fromkeys(held, KeepReason.HELD)
+        return leased | dict.fromkeys(held, KeepReason.HELD)
 
 
 def forget_threads(database: str, thread_ids: Collection[str]) -> None:
@@ -67,8 +70,12 @@ def forget_threads(database: str, thread_ids: Collection[str]) -> None:
 
 
 def save_measurement(readout: Readout, marks: dict[str, Any]) -> None:
-    """Add the totals of a measuring, and what tells the next one which rows are new."""
+    """Add the totals of a measuring, and what tells the next one which rows are new.
+
+    Forgets leases that ran out along with it.
+    """
     with ledger():
+        Lease.objects.forget_expired()
         Measurement.objects.create(
             store=readout.database,
             layout=readout.layout,

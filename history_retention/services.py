@@ -5,8 +5,8 @@ Why it is safe to run:
 * What may go is decided by ``policy`` from plain values, once, and written down as a ``Plan``.
   A dry run, a confirmation page, the JSON and the execution all show that same plan.
 * ``execute`` removes nothing that is not in its plan. Each thread is looked at again inside the
-  very transaction that would delete it: rows, conversations and holds must be those of the plan,
-  or the thread stays and is reported as skipped.
+  very transaction that would delete it: rows, conversations, holds and leases must be those of
+  the plan, or the thread stays and is reported as skipped.
 * A thread goes whole, from all of its tables in one transaction, or it stays whole. A crash, a
   kill or a full disk at any instant leaves it either way, and the report counts commits only.
 * Locks are short and there are gaps between them, so that a live agent goes on writing; two

@@ -1,8 +1,8 @@
 """Removing planned threads in boxes, so that a live agent never notices.
 
 Inside its box, before it is deleted, every thread is compared with what the plan saw; one that
-changed is left alone and reported. The ledger is asked for holds right before the lock is taken,
-so that a slow ledger never keeps an agent waiting.
+changed is left alone and reported. The ledger is asked for holds and leases right before the lock
+is taken, so that a slow ledger never keeps an agent waiting.
 """
 
 from __future__ import annotations

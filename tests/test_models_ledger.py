@@ -158,6 +158,7 @@ def test_the_permissions_are_those_that_commands_and_pages_ask_for() -> None:
         "vacuum_store",
         "view_measurement",
         "view_sweep",
+        "view_lease",
         "add_hold",
         "change_hold",
         "delete_hold",

@@ -24,6 +24,7 @@ from history_retention.models import (
     Conversation,
     Hold,
     LangGraphWrite,
+    Lease,
     Measurement,
     Session,
     Sweep,
@@ -46,7 +47,7 @@ VENDOR: list[type[models.Model]] = [
     Conversation,
     Session,
 ]
-LEDGER: list[type[models.Model]] = [Thread, Measurement, Sweep, Hold]
+LEDGER: list[type[models.Model]] = [Thread, Measurement, Sweep, Hold, Lease]
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""Measurements and sweeps: what was, to be read and never changed."""
+"""Measurements, sweeps and leases: what was or is, to be read and never changed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from django.template.defaultfilters import filesizeformat
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from ..models import Measurement, Sweep
+from ..models import Lease, Measurement, Sweep
 from .base import ReadOnlyAdmin
 from .filters import StoreFilter
-from .words import cell, grouped
+from .words import cell, grouped, thread_name
 
 
 def _size(field: str, description: Any) -> Any:
@@ -138,3 +138,20 @@ class SweepAdmin(ReadOnlyAdmin[Sweep]):
     @admin.display(description=_("bounds"))
     def bounds_given(self, sweep: Sweep) -> str:
         return json.dumps(sweep.bounds, ensure_ascii=False) if sweep.bounds else ""
+
+
+@admin.register(Lease)
+class LeaseAdmin(ReadOnlyAdmin[Lease]):
+    """What running agents have open, in which process, and when their word runs out."""
+
+    list_display = ("name", "store", "owner", "expires_at")
+    list_filter = (StoreFilter,)
+    search_fields = ("thread_id", "owner")
+    fields = ("store", "name", "owner", "expires_at")
+    readonly_fields = ("name",)
+
+    Media = _RecordMedia
+
+    @admin.display(description=_("thread"), ordering="thread_id")
+    def name(self, lease: Lease) -> SafeString:
+        return thread_name(Lease.thread_id_of(lease.thread_id))

@@ -1,6 +1,7 @@
 """The package's own ledger, and windows onto the agents' tables."""
 
 from .batches import Batch
+from .leases import Lease
 from .ledger import Hold, Measurement, Sweep, Thread
 from .vendor import Checkpoint, CheckpointWrite, Conversation, LangGraphWrite, Session
 
@@ -11,6 +12,7 @@ __all__ = [
     "Conversation",
     "Hold",
     "LangGraphWrite",
+    "Lease",
     "Measurement",
     "Session",
     "Sweep",

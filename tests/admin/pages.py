@@ -11,7 +11,7 @@ from django.contrib.messages import get_messages
 from django.test import Client
 from django.urls import reverse
 
-from history_retention.models import Hold, Measurement, Sweep, Thread
+from history_retention.models import Hold, Lease, Measurement, Sweep, Thread
 
 ADMIN = "admin:history_retention_"
 THREADS = reverse(f"{ADMIN}thread_changelist")
@@ -22,6 +22,7 @@ CONVERSATIONS = reverse(f"{ADMIN}conversation_changelist")
 TURNS = reverse(f"{ADMIN}session_changelist")
 HOLDS = reverse(f"{ADMIN}hold_changelist")
 ADD_HOLD = reverse(f"{ADMIN}hold_add")
+LEASES = reverse(f"{ADMIN}lease_changelist")
 MEASUREMENTS = reverse(f"{ADMIN}measurement_changelist")
 SWEEPS = reverse(f"{ADMIN}sweep_changelist")
 
@@ -114,7 +115,7 @@ def ledger() -> Mapping[str, list[Any]]:
     """Return every row of what the admin can write to."""
     return {
         model.__name__: list(model._default_manager.order_by("pk").values())
-        for model in (Thread, Measurement, Sweep, Hold, LogEntry)
+        for model in (Thread, Measurement, Sweep, Hold, Lease, LogEntry)
     }
 
 

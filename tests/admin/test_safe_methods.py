@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from history_retention.models import Hold, Measurement
+from history_retention.models import Hold, Lease, Measurement
 
 from .conftest import Keys, SignIn
 from .pages import (
@@ -16,6 +16,7 @@ from .pages import (
     ADMIN,
     CONVERSATIONS,
     HOLDS,
+    LEASES,
     MEASURE,
     MEASUREMENTS,
     RECLAIM,
@@ -35,13 +36,14 @@ def test_no_get_changes_a_store_or_the_ledger(
 ) -> None:
     prune(superuser, keys("small"))
     Hold.objects.create(store="history", thread_id="large", reason="audit")
+    Lease.objects.take("1 an agent", [("history", "large")])
     forged = THREADS + "?action=prune_selected&_selected_action=x&post=yes&consent=yes"
     addresses = [
         THREADS, THREADS + "?q=large&state=resumable", page_of(*keys("large")),
         forged,
         RECLAIM, RECLAIM + "?post=yes&consent=yes", VACUUM, VACUUM + "?consent=yes", MEASURE,
         CONVERSATIONS, reverse(f"{ADMIN}session_changelist"), HOLDS, ADD_HOLD, SWEEPS,
-        MEASUREMENTS, *_rows_of("measurement", "sweep", "hold"), "/admin/",
+        MEASUREMENTS, LEASES, *_rows_of("measurement", "sweep", "hold", "lease"), "/admin/",
     ]  # fmt: skip
     before = measured.read_bytes(), ledger()
     answers = {address: superuser.get(address).status_code for address in addresses}
@@ -52,16 +54,17 @@ def test_no_get_changes_a_store_or_the_ledger(
     }
 
 
-def test_measurements_and_sweeps_are_read_and_never_changed(
+def test_measurements_sweeps_and_leases_are_read_and_never_changed(
     measured: Path, superuser: Client, keys: Keys
 ) -> None:
     prune(superuser, keys("small"))
+    Lease.objects.take("1 an agent", [("history", "large")])
     before = ledger()
-    for address in _rows_of("measurement", "sweep"):
+    for address in _rows_of("measurement", "sweep", "lease"):
         assert superuser.post(address, {"store": "mine"}).status_code == 403
         delete = address.replace("change", "delete")
         assert superuser.post(delete, {"post": "yes"}).status_code == 403
-    for name in ("measurement", "sweep", "thread"):
+    for name in ("measurement", "sweep", "thread", "lease"):
         assert superuser.post(reverse(f"{ADMIN}{name}_add"), {}).status_code == 403
     assert ledger() == before
 
@@ -83,7 +86,23 @@ def test_a_measurements_page_tells_exact_bytes(measured: Path, superuser: Client
     assert f"({size:,} bytes)" in text_of(superuser.get(address))
 
 
-@pytest.mark.parametrize("address", [THREADS, CONVERSATIONS, HOLDS, SWEEPS, MEASUREMENTS])
+def test_a_lease_is_listed_with_the_thread_it_keeps_and_who_has_it(
+    measured: Path, sign_in: SignIn
+) -> None:
+    for thread_id in ("large", "", "line\n\0\udcff"):
+        Lease.objects.take("1 4711 somewhere", [("history", thread_id)])
+    client = sign_in("view_lease")
+
+    text = text_of(client.get(LEASES))
+    pages = [text_of(client.get(address)) for address in _rows_of("lease")]
+
+    for name in ("large", "(empty)", "line\\n\\x00\\udcff"):
+        assert name in text
+        assert any(f"Thread: {name}" in page for page in pages), pages
+    assert text.count("1 4711 somewhere") == 3
+
+
+@pytest.mark.parametrize("address", [THREADS, CONVERSATIONS, HOLDS, SWEEPS, MEASUREMENTS, LEASES])
 def test_staff_without_permissions_sees_no_page(
     measured: Path, sign_in: SignIn, address: str
 ) -> None:
@@ -91,10 +110,9 @@ def test_staff_without_permissions_sees_no_page(
 
 
 def _rows_of(*names: str) -> list[str]:
-    models = {"measurement": "Measurement", "sweep": "Sweep", "hold": "Hold"}
     rows = ledger()
     return [
-        reverse(f"{ADMIN}{name}_change", args=[row["id"]])
+        reverse(f"{ADMIN}{name}_change", args=[row["digest" if name == "lease" else "id"]])
         for name in names
-        for row in rows[models[name]]
+        for row in rows[name.capitalize()]
     ]

@@ -107,7 +107,7 @@ def sweep(pipe: Connection, store: Path, ledger: Path, **options: Any) -> None:
         tempfile.tempdir = str(folder)
     stepwise = options.pop("stepwise", False)
     vacuum = options.pop("vacuum", None)
-    _use(store, ledger, **options)
+    use_files(store, ledger, **options)
 
     def committed(verb: str, done: int, total: int) -> None:
         if stepwise and verb == "removing":
@@ -151,7 +151,7 @@ def command(
     **options: Any,
 ) -> None:
     """Run a command as another user, or where no file grows past a size, and say how it went."""
-    _use(store, ledger, **options)
+    use_files(store, ledger, **options)
     if as_nobody and os.geteuid() == 0:
         run("history_readout", "--no-save")  # what is imported later may be out of reach
         connections.close_all()
@@ -172,7 +172,7 @@ def _peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _use(
+def use_files(
     store: object,
     ledger: Path,
     *,

@@ -1,0 +1,114 @@
+"""Leases: what agents that run, in any process on any host, have open."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime, timedelta
+from itertools import islice
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
+
+LEASE = timedelta(minutes=10)
+"""How long a lease outlasts its last renewal, and so its owner's death."""
+
+ROWS_A_STATEMENT = 500
+ESCAPED = "json:"
+"""What a stored id starts with when it is spelled as JSON."""
+
+
+class LeaseQuerySet(models.QuerySet["Lease"]):
+    """Leases, and which of them count.
+
+    Expiry is written and read by the clock of the ledger's database, which is one for all hosts.
+    """
+
+    def active(self, at: datetime) -> LeaseQuerySet:
+        """Return the leases that have not run out, by the database's clock or as of ``at``."""
+        return self.filter(Q(expires_at__gt=Now()) | Q(expires_at__gt=at))
+
+    def thread_ids(self, store: str) -> Iterator[str]:
+        """Stream the ids of the store's threads, one that has several owners several times."""
+        stored = self.filter(store=store).values_list("thread_id", flat=True)
+        return (Lease.thread_id_of(text) for text in stored.iterator())
+
+    def take(self, owner: str, threads: Iterable[tuple[str, str]]) -> None:
+        """Lease threads, given as store and id, for a full term from now."""
+        rows = (
+            Lease(
+                digest=Lease.digest_of(store, thread_id, owner),
+                store=store,
+                thread_id=Lease.stored_id(thread_id),
+                owner=owner,
+                expires_at=Now() + LEASE,
+            )
+            for store, thread_id in threads
+        )
+        while batch := list(islice(rows, ROWS_A_STATEMENT)):
+            self.bulk_create(
+                batch,
+                update_conflicts=True,
+                unique_fields=["digest"],
+                update_fields=["expires_at"],
+            )
+
+    def renew(self, owner: str) -> int:
+        """Let all of the owner's leases begin a new term; return how many there are."""
+        return self.filter(owner=owner).update(expires_at=Now() + LEASE)
+
+    def give_up(self, owner: str, threads: Collection[tuple[str, str]]) -> None:
+        """End leases of the owner before they run out."""
+        digests = (Lease.digest_of(store, thread_id, owner) for store, thread_id in threads)
+        while batch := list(islice(digests, ROWS_A_STATEMENT)):
+            self.filter(digest__in=batch).delete()
+
+    def forget_expired(self) -> None:
+        """Delete what owners left behind that died, or lost the ledger, and did not come back."""
+        self.filter(expires_at__lt=Now()).delete()
+
+
+class Lease(models.Model):
+    """A running agent's word that a thread is in use. Ours; renewed while the agent is open.
+
+    The key is a digest, as that of ``Thread`` is. ``owner`` names the process.
+    """
+
+    digest = models.CharField(primary_key=True, max_length=64, editable=False)
+    store = models.CharField(_("store"), max_length=255)
+    thread_id = models.TextField(_("thread"))
+    owner = models.CharField(_("owner"), max_length=255, db_index=True)
+    expires_at = models.DateTimeField(_("expires"), db_index=True)
+
+    objects = LeaseQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = _("lease")
+        verbose_name_plural = _("leases")
+        default_permissions = ("view",)
+        ordering = ["-expires_at", "digest"]
+        indexes = [models.Index(fields=["store", "expires_at"], name="history_lease_store")]
+
+    def __str__(self) -> str:
+        return f"{self.store}: {self.thread_id}"
+
+    @staticmethod
+    def digest_of(store: str, thread_id: str, owner: str) -> str:
+        """Return the key of a lease: SHA-256 of all that makes it one of its kind."""
+        return hashlib.sha256(json.dumps([store, thread_id, owner]).encode()).hexdigest()
+
+    @staticmethod
+    def stored_id(thread_id: str) -> str:
+        """Return the id as a database's text can hold it; NUL and stray bytes are spelled."""
+        plain = thread_id.encode("utf-8", "ignore").decode() == thread_id
+        if plain and "\0" not in thread_id and not thread_id.startswith(ESCAPED):
+            return thread_id
+        return ESCAPED + json.dumps(thread_id)
+
+    @staticmethod
+    def thread_id_of(text: str) -> str:
+        """Return the id that ``stored_id`` spelled."""
+        return str(json.loads(text.removeprefix(ESCAPED))) if text.startswith(ESCAPED) else text
