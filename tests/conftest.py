@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -119,8 +120,12 @@ def frozen_clock() -> Iterator[time_machine.Traveller]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say which backends ran, and how many tests."""
-    ran = sum(
-        len(terminalreporter.stats.get(outcome, ()))
+    reports = [
+        report
         for outcome in ("passed", "failed", "xfailed", "xpassed")
-    )
-    terminalreporter.write_line(f"backends: sqlite {sqlite3.sqlite_version} ({ran} tests)")
+        for report in terminalreporter.stats.get(outcome, ())
+    ]
+    usual = f"sqlite {sqlite3.sqlite_version}"
+    ran = Counter(dict(report.user_properties).get("backend", usual) for report in reports)
+    told = ", ".join(f"{backend} ({count} tests)" for backend, count in ran.items())
+    terminalreporter.write_line(f"backends: {told or 'none'}")

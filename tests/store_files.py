@@ -123,7 +123,7 @@ def add_threads(
     with closing(sqlite3.connect(path)) as connection, connection:
         sequence = count()
         for thread in threads:
-            ids = list(_ids(thread, now, sequence))
+            ids = list(ids_of(thread, now, sequence))
             connection.executemany(
                 "INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)",
                 _checkpoints(thread, layout, ids),
@@ -191,7 +191,7 @@ def _copy_with_logs(source: Path, copy: Path) -> None:
             copy.with_name(copy.name + suffix).write_bytes(part.read_bytes())
 
 
-def _ids(
+def ids_of(
     thread: ThreadRows, now: datetime, sequence: Iterator[int]
 ) -> Iterator[tuple[str, datetime | None]]:
     """Give each checkpoint its id and time, the newest last; at least one for the writes."""

@@ -1,4 +1,4 @@
-"""Reading a store back with LangGraph's own SQLite saver."""
+"""Reading a store back with LangGraph's own savers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 Reading = tuple[CheckpointTuple | None, list[CheckpointTuple]]
 
 
-class _Serde(JsonPlusSerializer):
+class Serde(JsonPlusSerializer):
     """LangGraph's own, but what needs a key or a pickle is compared as stored."""
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
@@ -27,14 +27,19 @@ class _Serde(JsonPlusSerializer):
 def read_back(path: Path, thread_ids: Iterable[str]) -> dict[str, Reading]:
     """Return of each thread its head and the list of all its checkpoints, newest first."""
     with closing(sqlite3.connect(path)) as connection:
-        saver = SqliteSaver(connection, serde=_Serde())
-        return {
-            thread_id: (
-                saver.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}),
-                list(saver.list({"configurable": {"thread_id": thread_id}})),
-            )
-            for thread_id in thread_ids
-        }
+        saver = SqliteSaver(connection, serde=Serde())
+        return read_by(saver, thread_ids)
+
+
+def read_by(saver: BaseCheckpointSaver[Any], thread_ids: Iterable[str]) -> dict[str, Reading]:
+    """Return of each thread its head and the list of all its checkpoints, newest first."""
+    return {
+        thread_id: (
+            saver.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}),
+            list(saver.list({"configurable": {"thread_id": thread_id}})),
+        )
+        for thread_id in thread_ids
+    }
 
 
 def delete_threads(path: Path, thread_ids: Iterable[str]) -> None:

@@ -1,0 +1,229 @@
+"""What happens to a thread between its plan and its turn, in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from history_retention import services
+from history_retention.facts import Ending, Plan, SkipReason
+from history_retention.models import Hold, Sweep
+from history_retention.outcomes import SkippedThread
+from history_retention.policy import Bounds
+from history_retention.services import Trigger
+
+from ..store_files import NOW, ThreadRows
+from .stores import NAMING_TABLES, TABLES, add_threads, rows_of, threads_in
+
+pytestmark = pytest.mark.django_db(databases=["default", "history"])
+
+
+@pytest.fixture
+def store(database: str) -> str:
+    """Two resumable threads, each idle for forty days, with three rows and a blob."""
+    run_sql(
+        database,
+        NAMING_TABLES,
+        "INSERT INTO conversations (started_ts, thread_id)"
+        " SELECT '2026-10-21T12:00Z', name FROM unnest(ARRAY['changed', 'still']) AS t (name)",
+        "INSERT INTO sessions (ts, conversation_id) SELECT started_ts, id FROM conversations",
+    )
+    add_threads(database, [ThreadRows(thread_id=name, checkpoints=2) for name in NAMES])
+    return database
+
+
+NAMES = ("changed", "still")
+
+
+def run_sql(url: str, *statements: str) -> None:
+    """Change the store from outside, as its agent or a person would."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+def planned() -> Plan:
+    """Plan to prune everything idle for thirty days."""
+    return services.plan_prune("history", Bounds(older_than_days=30), now=NOW)
+
+
+def rows_of_thread(url: str, thread_id: str) -> list[str]:
+    """Return the thread's rows in the state tables, as text."""
+    rows = rows_of(url)
+    return [
+        text for table in TABLES for (text,) in rows[table] if text.startswith(f"({thread_id},")
+    ]
+
+
+def new_checkpoint(url: str) -> None:
+    add_threads(url, [ThreadRows(thread_id="changed", age=timedelta(0), writes=0)])
+
+
+def new_write(url: str) -> None:
+    add_threads(url, [ThreadRows(thread_id="changed", age=timedelta(0), checkpoints=0)])
+
+
+def row_in_another_namespace(url: str) -> None:
+    row = ThreadRows(thread_id="changed", age=timedelta(days=50), namespace="sub:1", writes=0)
+    add_threads(url, [row])
+
+
+def rewritten_row(url: str) -> None:
+    run_sql(
+        url,
+        "UPDATE checkpoints SET checkpoint = checkpoint || '{\"more\": true}'"
+        " WHERE thread_id = 'changed'",
+    )
+
+
+def lost_row(url: str) -> None:
+    run_sql(
+        url,
+        "DELETE FROM checkpoints WHERE checkpoint_id ="
+        " (SELECT MIN(checkpoint_id) FROM checkpoints WHERE thread_id = 'changed')",
+    )
+
+
+def new_turn(url: str) -> None:
+    run_sql(
+        url,
+        "INSERT INTO sessions (ts, conversation_id) SELECT '2026-11-30T11:00Z', id"
+        " FROM conversations WHERE thread_id = 'changed'",
+    )
+
+
+def new_conversation(url: str) -> None:
+    run_sql(url, "INSERT INTO conversations (thread_id) VALUES ('changed')")
+
+
+def lost_conversation(url: str) -> None:
+    run_sql(url, "DELETE FROM conversations WHERE thread_id = 'changed'")
+
+
+def new_hold(_url: str) -> None:
+    Hold.objects.create(store="history", thread_id="changed", reason="needed")
+
+
+def removed_thread(url: str) -> None:
+    run_sql(url, *(f"DELETE FROM {table} WHERE thread_id = 'changed'" for table in TABLES))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (new_checkpoint, SkipReason.ACTIVE),
+        (new_write, SkipReason.ACTIVE),
+        (row_in_another_namespace, SkipReason.ACTIVE),
+        (rewritten_row, SkipReason.ACTIVE),
+        (lost_row, SkipReason.ACTIVE),
+        (new_turn, SkipReason.ACTIVE),
+        (new_conversation, SkipReason.NAMED),
+        (lost_conversation, SkipReason.NAMED),
+        (new_hold, SkipReason.HELD),
+        (removed_thread, SkipReason.GONE),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_a_thread_that_changed_since_the_plan_stays_and_the_other_goes(
+    store: str, change: Callable[[str], None], reason: SkipReason
+) -> None:
+    plan = planned()
+    change(store)
+    changed_rows = rows_of_thread(store, "changed")
+
+    outcome = services.execute(plan, trigger=Trigger.CODE)
+
+    assert {thread.thread_id for thread in plan.prunable} == set(NAMES)
+    assert outcome.skipped == (SkippedThread(thread_id="changed", reason=reason),)
+    assert (outcome.ending, outcome.removed.thread_count) == (Ending.DONE, 1)
+    assert rows_of_thread(store, "changed") == changed_rows
+    assert rows_of_thread(store, "still") == []
+
+
+def test_an_unresumable_thread_is_reclaimed_and_the_named_ones_stay(store: str) -> None:
+    add_threads(store, [ThreadRows(thread_id="lost"), ThreadRows(thread_id="new", age=timedelta())])
+
+    plan = services.plan_reclaim("history", now=NOW)
+    outcome = services.execute(plan, trigger=Trigger.CODE)
+
+    assert [thread.thread_id for thread in plan.reclaimable] == ["lost"]
+    assert outcome.removed.thread_count == 1
+    assert {table: threads_in(store, table) for table in TABLES} == dict.fromkeys(
+        TABLES, {"changed", "still", "new"}
+    )
+
+
+@pytest.mark.parametrize("layout", ["row", "thread"])
+def test_a_row_that_somebody_has_locked_keeps_its_thread(store: str, layout: str) -> None:
+    plan = planned()
+    which = "LIMIT 1" if layout == "row" else ""
+    with psycopg.connect(store) as agent:
+        agent.execute(
+            f"SELECT 1 FROM checkpoints WHERE thread_id = 'changed' {which} FOR UPDATE".encode()
+        )
+
+        outcome = services.execute(plan, trigger=Trigger.CODE, vacuum=False)
+
+    assert outcome.skipped == (SkippedThread(thread_id="changed", reason=SkipReason.ACTIVE),)
+    assert threads_in(store) == {"changed"}
+
+
+def test_a_thread_to_which_an_open_transaction_adds_a_row_stays_whole(store: str) -> None:
+    """The row is seen by nobody when the batch begins; the agent commits while it waits."""
+    plan = planned()
+    agent = psycopg.connect(store)
+    agent.execute(
+        "INSERT INTO checkpoints (thread_id, checkpoint_id, checkpoint)"
+        " VALUES ('changed', '1f1cd46f-1044-6630-8007-806a4fc03c2c', '{}')"
+    )
+    asked: list[int] = []
+
+    def stop() -> bool:
+        """Is asked before every try; the agent commits before the second."""
+        asked.append(1)
+        if len(asked) == 2:
+            agent.commit()
+        return False
+
+    outcome = services.execute(plan, trigger=Trigger.CODE, stop=stop, vacuum=False)
+    agent.close()
+
+    assert len(asked) > 1
+    assert outcome.skipped == (SkippedThread(thread_id="changed", reason=SkipReason.ACTIVE),)
+    assert len(rows_of_thread(store, "changed")) == 5
+    assert rows_of_thread(store, "still") == []
+
+
+def test_a_writer_that_does_not_end_is_told_and_costs_no_thread(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("history_retention.stores.langgraph_postgres.PATIENCE_SECONDS", 0)
+    plan = planned()
+    with psycopg.connect(store) as agent:
+        agent.execute("DELETE FROM checkpoint_writes WHERE thread_id = 'another'")
+
+        outcome = services.execute(plan, trigger=Trigger.CODE)
+
+    assert (outcome.ending, outcome.removed.thread_count) == (Ending.FAILED, 0)
+    assert "a transaction that writes to the tables does not end" in outcome.error
+    assert threads_in(store) == set(NAMES)
+    assert Sweep.objects.get().ending == "failed"
+
+
+def test_a_trigger_that_ignores_a_delete_leaves_the_thread_whole(store: str) -> None:
+    run_sql(
+        store,
+        "CREATE FUNCTION ignored() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+        "CREATE TRIGGER no BEFORE DELETE ON checkpoints FOR EACH ROW"
+        " WHEN (OLD.thread_id = 'changed') EXECUTE FUNCTION ignored()",
+    )
+    before = rows_of(store)
+
+    outcome = services.execute(planned(), trigger=Trigger.CODE)
+
+    assert outcome.ending is Ending.FAILED
+    assert "Look for a trigger, a rule or a row-level security policy" in outcome.error
+    assert rows_of(store) == before
