@@ -163,6 +163,7 @@ def test_the_batch_of_a_killed_worker_is_taken_again_where_it_was_left(store: Pa
         (NOBODY, timedelta(0), True),
         (this_process(), timedelta(0), True),
     ],
+    ids=["elsewhere", "elsewhere and silent", "alive", "the first", "ended", "this one, idle"],
 )
 def test_a_batch_is_taken_from_its_owner_only_when_that_one_is_gone(
     store: Path, owner: str, silence: timedelta, taken: bool
