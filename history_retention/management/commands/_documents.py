@@ -31,6 +31,7 @@ def readout_document(readout: Readout) -> Document:
         "unresumable": _tally(readout.unresumable),
         "reclaimable": _tally(readout.reclaimable),
         "largest_threads": [_read_thread(thread) for thread in readout.largest_threads],
+        **_tables(readout.space),
     }
 
 
@@ -167,6 +168,24 @@ def _result(outcome: Outcome | None) -> Document:
         "file_bytes_before": outcome.space_before.file_bytes,
         "file_bytes_after": outcome.space_after.file_bytes,
         "vacuum": {"ran": outcome.vacuum.ran, "reason": outcome.vacuum.reason},
+    }
+
+
+def _tables(space: Space) -> Document:
+    """Describe a server's tables; a file has none."""
+    if not space.tables:
+        return {}
+    return {
+        "tables": [
+            {
+                "name": table.name,
+                "bytes": table.total_bytes,
+                "index_bytes": table.index_bytes,
+                "live_rows": table.live_rows,
+                "dead_rows": table.dead_rows,
+            }
+            for table in space.tables
+        ]
     }
 
 

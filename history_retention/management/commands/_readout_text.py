@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...facts import Naming, Readout
+from ._space_text import space_line
 from ._text import cell, counted, identifiers, instant, shortened, size, table
 
 
@@ -17,9 +18,8 @@ def readout_lines(readout: Readout) -> list[str]:
         f"({counted(readout.checkpoint_count, 'checkpoint')}, "
         f"{counted(readout.write_count, 'write')}) in layout {readout.layout}, "
         f"as of {instant(readout.as_of)} UTC",
-        f"{name}: file {size(readout.space.file_bytes)}, of which "
-        f"{size(readout.space.free_bytes)} free inside; write-ahead log "
-        f"{size(readout.space.wal_bytes)}",
+        space_line(name, readout.space)
+        + ("" if readout.space.tables else f"; write-ahead log {size(readout.space.wal_bytes)}"),
         f"{name}: {counted(readout.conversation_count, 'conversation')} with "
         f"{counted(readout.turn_count, 'turn')}, transcripts {size(readout.transcript_bytes)}",
     ]

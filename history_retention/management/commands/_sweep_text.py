@@ -10,6 +10,7 @@ from ...models import Sweep
 from ...outcomes import Outcome, Removed
 from ...policy import Bounds
 from ...words import AWAITED, KEPT_BECAUSE, SKIPPED_BECAUSE
+from ._space_text import space_lines
 from ._text import (
     cell,
     counted,
@@ -121,18 +122,6 @@ def outcome_lines(plan: Plan, outcome: Outcome) -> list[str]:
     if plan.left_by_limit:
         parts.append(left_words(plan))
     return ["; ".join(parts), *space_lines(plan.database, outcome)]
-
-
-def space_lines(database: str, outcome: Outcome) -> list[str]:
-    """Say what the file took and takes, and what became of the vacuum."""
-    before, after = outcome.space_before, outcome.space_after
-    lines = [
-        f"{database}: file {size(before.file_bytes)} before, {size(after.file_bytes)} after, "
-        f"of which {size(after.free_bytes)} free inside"
-    ]
-    if outcome.vacuum.reason:
-        lines.append(outcome.vacuum.reason)
-    return lines
 
 
 def criteria(bounds: Bounds) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...vacuuming import RateSource, VacuumForecast
+from ._space_text import space_line
 from ._text import size
 
 RATE_WORDS = {
@@ -13,15 +14,15 @@ RATE_WORDS = {
 
 def vacuum_lines(database: str, forecast: VacuumForecast) -> list[str]:
     """Say what a vacuum would give back and what it takes."""
-    return [_space_line(database, forecast), f"{database}: a vacuum {_cost(forecast)}"]
+    return [space_line(database, forecast.space), f"{database}: a vacuum {_cost(forecast)}"]
 
 
 def incremental_lines(database: str, forecast: VacuumForecast, box_seconds: float) -> list[str]:
     """Say that the free space goes back in steps, if it can."""
     if forecast.steps_refusal:
-        return [_space_line(database, forecast)]
+        return [space_line(database, forecast.space)]
     return [
-        _space_line(database, forecast),
+        space_line(database, forecast.space),
         f"{database}: gives that back in steps of about {box_seconds * 1000:g} ms, between which "
         "writers go on",
     ]
@@ -30,9 +31,9 @@ def incremental_lines(database: str, forecast: VacuumForecast, box_seconds: floa
 def enabling_lines(database: str, forecast: VacuumForecast) -> list[str]:
     """Say what changes in the vendor's file, if it must, and what the vacuum for it takes."""
     if forecast.enabling_refusal:
-        return [_space_line(database, forecast)]
+        return [space_line(database, forecast.space)]
     return [
-        _space_line(database, forecast),
+        space_line(database, forecast.space),
         f"{database}: sets auto_vacuum = INCREMENTAL in the header of the vendor's own file, for "
         "good: every program that writes to it then keeps a map of its pages, about one page in "
         "800, and rows and schema stay as they are",
@@ -40,14 +41,9 @@ def enabling_lines(database: str, forecast: VacuumForecast) -> list[str]:
     ]
 
 
-def _space_line(database: str, forecast: VacuumForecast) -> str:
-    space = forecast.space
-    return (
-        f"{database}: file {size(space.file_bytes)}, of which {size(space.free_bytes)} free inside"
-    )
-
-
 def _cost(forecast: VacuumForecast) -> str:
+    if forecast.space.tables:
+        return "lets the space of removed rows be used again, beside all readers and writers"
     cost = (
         f"needs up to {size(forecast.needed_bytes)} of free disk and blocks writers for "
         f"{forecast.wait}"

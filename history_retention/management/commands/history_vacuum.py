@@ -11,14 +11,14 @@ from django.core.management.base import CommandError, CommandParser
 from ... import services
 from ...conf import get_settings
 from ...exceptions import UsageError
-from ...facts import Ending
+from ...facts import Ending, Space
 from ...models import Sweep
 from ...outcomes import Outcome, VacuumResult
 from ...vacuuming import VacuumForecast
 from . import _flags
 from ._base import DestructiveCommand
 from ._documents import vacuum_document
-from ._sweep_text import space_lines
+from ._space_text import space_lines
 from ._terminal import StopRequests
 from ._vacuum_text import enabling_lines, incremental_lines, vacuum_lines
 
@@ -109,7 +109,7 @@ class Command(DestructiveCommand):
         return Way(
             name="vacuum",
             lines=vacuum_lines(self.database, forecast),
-            question=f"Vacuum {self.database}?" if space.free_bytes or space.wal_bytes else "",
+            question=f"Vacuum {self.database}?" if _has_something_to_do(space) else "",
             idle=unworthy,
             refusal=forecast.refusal,
             needed_bytes=forecast.needed_bytes,
@@ -186,3 +186,7 @@ class Command(DestructiveCommand):
                 result=result,
             )
         )
+
+
+def _has_something_to_do(space: Space) -> bool:
+    return bool(space.free_bytes or space.wal_bytes or space.tables)
