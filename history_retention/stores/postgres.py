@@ -217,7 +217,7 @@ def sentence_for(alias: str, error: Exception) -> HistoryRetentionError:
         not code and isinstance(error, OperationalError | InterfaceError)
     ):
         return StoreUnreadable(
-            f"{alias}: the database cannot be reached ({told}); nothing more was done. Check HOST "
-            "and PORT, and that the server runs, then run this again."
+            f"{alias}: the database cannot be reached ({told}); nothing more was done. Check HOST, "
+            "PORT, NAME, USER and PASSWORD, and that the server runs, then run this again."
         )
     return StoreUnreadable(f"{alias}: the database refused a statement ({told}).")

@@ -45,12 +45,13 @@ def create(server: str, record_property: Callable[[str, object], None]) -> Itera
 
 @pytest.fixture
 def point_at(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
-    """Point alias "history" at a database: ``point_at(url, OPTIONS={...})``."""
+    """Point alias "history" at a database; ``options`` are settings that libpq takes."""
     before = connections["history"]
 
-    def point(url: str, **options: Any) -> str:
-        known = {**connections.databases["history"], "OPTIONS": {}}
-        database = {**known, **dj_database_url.parse(url), **options}
+    def point(url: str, options: str = "") -> str:
+        parsed: dict[str, Any] = dict(dj_database_url.parse(url))
+        libpq = {**parsed.get("OPTIONS", {}), **({"options": options} if options else {})}
+        database = {**connections.databases["history"], **parsed, "OPTIONS": libpq}
         monkeypatch.setitem(connections.databases, "history", database)
         connections["history"] = connections.create_connection("history")
         return url
