@@ -68,6 +68,26 @@ def pages() -> dict[str, int]:
     return costs
 
 
+def recalling() -> dict[str, int]:
+    """Measure twice, and the second time in bytes read; the ledger should lie in memory."""
+    from django.core.management import call_command
+
+    from history_retention import services
+    from history_retention.remembering import Memory
+    from history_retention.stores import open_store
+
+    from ..store_files import NOW
+
+    call_command("migrate", verbosity=0)
+    services.measure("history", now=NOW)
+    memory = Memory("history")
+    with open_store("history") as store:
+        before = bytes_read()
+        again = store.remeasured_threads(services.silent, memory.marks(), memory)
+        recalled = sum(1 for _ in again or ())
+        return {"read": bytes_read() - before, "recalled": recalled}
+
+
 def removal() -> dict[str, int]:
     """Reclaim in one box without a vacuum, in bytes written, those of the ledger included."""
     from django.core.management import call_command
@@ -100,7 +120,7 @@ def plain_removal() -> dict[str, int]:
 
 
 def memory() -> dict[str, int]:
-    """Measure and plan, in bytes of memory that each adds at its peak."""
+    """Measure, save, measure again and plan, in bytes of memory that each adds at its peak."""
     from django.core.management import call_command
 
     from history_retention import services
@@ -116,12 +136,24 @@ def memory() -> dict[str, int]:
     measuring = peak_memory() - before
     forget_peak()
     before = peak_memory()
+    services.measure("history", now=NOW)
+    services.measure("history", now=NOW)
+    saving = peak_memory() - before
+    forget_peak()
+    before = peak_memory()
     plan = services.plan_prune("history", Bounds(older_than_days=30), now=NOW)
     planning = peak_memory() - before
-    return {"measuring": measuring, "planning": planning, "planned": len(plan.threads)}
+    return {
+        "measuring": measuring,
+        "saving": saving,
+        "planning": planning,
+        "planned": len(plan.threads),
+    }
 
 
 if __name__ == "__main__":
     django.setup()
-    work = {work.__name__: work for work in (pages, removal, plain_removal, memory)}[sys.argv[1]]
+    work = {work.__name__: work for work in (pages, recalling, removal, plain_removal, memory)}[
+        sys.argv[1]
+    ]
     sys.stdout.write(json.dumps(work()))

@@ -27,8 +27,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def cost(name: str, store: Path, folder: Path) -> dict[str, int]:
-    """Run a reading in a process of its own and return what it says it cost."""
+def cost(name: str, store: Path, folder: Path | None) -> dict[str, int]:
+    """Run a reading in a process of its own and return what it says it cost.
+
+    Without a folder for it, the ledger lies in memory.
+    """
+    ledger = folder / "ledger.sqlite3" if folder else ":memory:"
     done = subprocess.run(
         [sys.executable, "-m", "tests.stores.costs", name],
         cwd=ROOT,
@@ -36,7 +40,7 @@ def cost(name: str, store: Path, folder: Path) -> dict[str, int]:
         | {
             "DJANGO_SETTINGS_MODULE": "tests.settings",
             "HISTORY_DATABASE_URL": f"sqlite:///{store}",
-            "DATABASE_URL": f"sqlite:///{folder / 'ledger.sqlite3'}",
+            "DATABASE_URL": f"sqlite:///{ledger}",
         },
         capture_output=True,
         text=True,
@@ -114,6 +118,17 @@ def test_a_reading_reads_no_overflow_page_and_each_of_its_own_once(
     assert keys + names <= read["choosing"] / PAGE <= 1.06 * (keys + names)
 
 
+def test_measuring_again_reads_the_key_indexes_and_no_rows(
+    written: Path, pages_of: Callable[..., int]
+) -> None:
+    keys, names, rows = pages_of(*INDEXES), pages_of(*NAMES), pages_of(*TABLES)
+
+    read = cost("recalling", written, None)
+
+    assert read["recalled"] == THREADS
+    assert keys + names <= read["read"] / PAGE <= 1.06 * (keys + names) < rows / 2
+
+
 def test_choosing_costs_the_same_without_an_index_on_the_naming_column(
     written: Path, tmp_path: Path
 ) -> None:
@@ -165,4 +180,5 @@ def test_two_hundred_thousand_threads_are_measured_and_planned_in_fifty_megabyte
 
     assert added["planned"] == 200_000 // 40
     assert added["measuring"] < 50 * 10**6
+    assert added["saving"] < 50 * 10**6
     assert added["planning"] < 50 * 10**6
