@@ -42,6 +42,8 @@ def _run(folder: Path, name: str, size: Size) -> None:
                 measurements.pages_of_measuring,
                 measurements.pages_of_choosing,
                 measurements.time_of_measuring,
+                measurements.time_of_measuring_by_key,
+                measurements.time_of_measuring_again,
                 measurements.bytes_written_by_removing,
                 *works,
             ]

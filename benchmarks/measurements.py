@@ -121,6 +121,52 @@ def time_of_measuring(path: Path) -> Comparison:
     )
 
 
+def time_of_measuring_by_key(path: Path) -> Comparison:
+    """Time a readout against sums by thread in index order, which is how the vendor counts."""
+
+    def by_key() -> None:
+        sums: dict[str, tuple[int, int]] = {}
+        lengths = ("COALESCE(LENGTH(checkpoint), 0) + COALESCE(LENGTH(metadata), 0)",
+                   "COALESCE(LENGTH(value), 0)")  # fmt: skip
+        with closing(sqlite3.connect(path)) as connection:
+            for table, length in zip(STATE_TABLES, lengths, strict=True):
+                for thread_id, rows, size in connection.execute(
+                    f"SELECT thread_id, COUNT(*), SUM({length}) FROM {table}"
+                    f" INDEXED BY sqlite_autoindex_{table}_1 GROUP BY thread_id"
+                ):
+                    known = sums.get(thread_id, (0, 0))
+                    sums[thread_id] = known[0] + rows, known[1] + size
+
+    ours, against = _alternated(
+        lambda: services.measure("history", now=NOW, save=False), by_key, ROUNDS
+    )
+    return Comparison(
+        name="measuring, warm, against index order",
+        unit="s",
+        ours=ours,
+        against="sums of both tables by thread, in index order",
+        against_value=against,
+    )
+
+
+def time_of_measuring_again(path: Path) -> Comparison:
+    """Time a readout after another that was kept against one that reads every row again."""
+    point_at(path)
+    services.measure("history", now=NOW)
+    ours, against = _alternated(
+        lambda: services.measure("history", now=NOW),
+        lambda: services.measure("history", now=NOW, exact=True),
+        ROUNDS,
+    )
+    return Comparison(
+        name="measuring again, nothing new, kept",
+        unit="s",
+        ours=ours,
+        against="measuring every row again, kept",
+        against_value=against,
+    )
+
+
 def bytes_written_by_removing(path: Path) -> Comparison:
     """Count what a reclaim writes against one plain transaction with secure_delete off."""
     plain_copy = path.with_name("plain.db")
