@@ -35,7 +35,7 @@ from history_retention.routers import HistoryRouter
 from .commands import manage
 from .store_files import copy_fixture
 
-pytestmark = pytest.mark.django_db(databases=["default", "history"])
+pytestmark = pytest.mark.django_db(databases=["default", "history", "replica"])
 
 Retention = Callable[..., None]
 FixtureStore = Callable[[str], Path]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from .instants import HAS_TIMED_ID, PREFIX_BYTES, instant_of_id, instant_of_payload
+from .instants import HAS_TIMED_ID, PREFIX_BYTES, instant_of_id, instant_of_payload, later_of
 from .sqlite import SQLiteFile, encoded, is_plain
 
 Span = tuple[datetime | None, datetime | None]
@@ -50,9 +50,9 @@ class Dating:
             f"SELECT checkpoint_ns, checkpoint_id, rowid FROM checkpoints WHERE {where}",
             [encoded(thread_id)],
         ):
-            instants[namespace, checkpoint_id] = instant_of_id(
-                str(checkpoint_id)
-            ) or instant_of_payload(self._prefix(rowid))
+            instants[namespace, checkpoint_id] = later_of(
+                instant_of_id(str(checkpoint_id)), instant_of_payload(self._prefix(rowid))
+            )
         for namespace, checkpoint_id in self._file.rows(
             f"SELECT DISTINCT checkpoint_ns, checkpoint_id FROM {self._writes_table} WHERE {where}",
             [encoded(thread_id)],
@@ -68,7 +68,7 @@ class Dating:
             [encoded(thread_id), checkpoint_id],
         )
         instants = [instant_of_payload(self._prefix(rowid)) for (rowid,) in rows]
-        return max((instant for instant in instants if instant), default=None)
+        return later_of(*instants)
 
     def _prefix(self, rowid: int) -> bytes:
         return self._file.first_bytes("checkpoints", "checkpoint", rowid, PREFIX_BYTES)

@@ -54,6 +54,11 @@ def instant_of_text(text: object) -> datetime | None:
         return None
 
 
+def later_of(*instants: datetime | None) -> datetime | None:
+    """Return the latest of those that are told."""
+    return max((instant for instant in instants if instant is not None), default=None)
+
+
 def instant_of_payload(prefix: bytes) -> datetime | None:
     """Return the top-level ``ts`` of a checkpoint from its first bytes, JSON or msgpack.
 

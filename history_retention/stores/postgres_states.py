@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from ..facts import Awaiting
-from .instants import instant_of_id, instant_of_text
+from .instants import instant_of_id, instant_of_text, later_of
 from .postgres import PostgresDatabase
 from .postgres_rows import StateTable, odd_rows
 
@@ -27,7 +27,7 @@ def odd_instants(
     for thread_id, namespace, checkpoint_id, own in odd_rows(
         database, checkpoints, OWN_TIME, thread_ids
     ):
-        told = instant_of_id(str(checkpoint_id)) or instant_of_text(own)
+        told = later_of(instant_of_id(str(checkpoint_id)), instant_of_text(own))
         instants[thread_id, namespace, checkpoint_id] = told
     for thread_id, namespace, checkpoint_id, _ in odd_rows(database, writes, "NULL", thread_ids):
         key = thread_id, namespace, checkpoint_id

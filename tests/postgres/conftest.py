@@ -31,12 +31,13 @@ def create(server: str, record_property: Callable[[str, object], None]) -> Itera
     with psycopg.connect(server, autocommit=True) as connection:
         version = connection.info.server_version
         record_property("backend", f"postgresql {version // 10_000}.{version % 10_000}")
-        names = []
+        names: list[str] = []
 
         def created(clause: str = "") -> str:
-            names.append(f"history_test_{uuid4().hex}")
-            connection.execute(f"CREATE DATABASE {names[-1]} {clause}")
-            return in_database(server, names[-1])
+            name = f"history_test_{uuid4().hex}"
+            connection.execute(f"CREATE DATABASE {name} {clause}")
+            names.append(name)
+            return in_database(server, name)
 
         yield created
         for name in names:
