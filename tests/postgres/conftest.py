@@ -18,11 +18,10 @@ Create = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> str:
+def server(request: pytest.FixtureRequest) -> str:
     """The URL of the server's own database."""
-    base = tmp_path_factory.getbasetemp()
-    is_worker = base.name.startswith("popen-")
-    return server_url((base.parent if is_worker else base) / "postgres")
+    run: str = getattr(request.config, "workerinput", {}).get("testrunuid", uuid4().hex)
+    return server_url(run)
 
 
 @pytest.fixture

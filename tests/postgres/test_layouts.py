@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import dj_database_url
 import psycopg
 import pytest
 from django.db import connections
@@ -276,7 +277,8 @@ def replica(
     """Another database on the same server, which store "history" reads as alias "replica"."""
     url = create()
     set_up(url)
-    settings = {**connections.databases["history"], "NAME": url.rpartition("/")[2]}
+    name = dj_database_url.parse(url)["NAME"]
+    settings = {**connections.databases["history"], "NAME": name}
     monkeypatch.setitem(connections.databases, "replica", settings)
     before = connections["replica"]
     connections["replica"] = connections.create_connection("replica")

@@ -13,7 +13,7 @@ def manage(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
     return subprocess.run(
         [sys.executable, "manage.py", *arguments],
         cwd=ROOT,
-        env={**os.environ, **environment},
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "project.settings", **environment},
         capture_output=True,
         text=True,
         check=False,
