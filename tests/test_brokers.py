@@ -9,37 +9,16 @@ import os
 import shutil
 import signal
 import socket
-import sqlite3
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import pytest
 
-from .commands import PROJECT, environment
+from .sites import ENDING, REMOVED, SKIPPED, Site, is_listening, started, wait_for
 from .store_files import ThreadRows, threads_in, write_store
 
-PATIENCE_SECONDS = 90
 THREADS = [ThreadRows(thread_id=f"t{number:04}") for number in range(250)]
-SETTINGS = """
-from project.settings import *
-HISTORY_RETENTION = {{**HISTORY_RETENTION, "BOX_SECONDS": 0, "GAP_SECONDS": {gap}}}
-CELERY_BROKER_URL = {broker!r}
-CELERY_BROKER_TRANSPORT_OPTIONS = {transport!r}
-CELERY_TASK_DEFAULT_QUEUE = {queue!r}
-"""
-
-
-def is_listening(port: int) -> bool:
-    with closing(socket.socket()) as connection:
-        return connection.connect_ex(("127.0.0.1", port)) == 0
-
-
 BROKERS = {"files": "filesystem://"}
 if is_listening(6379):
     BROKERS["redis"] = "redis://127.0.0.1:6379/9"
@@ -47,85 +26,6 @@ if is_listening(5672):
     BROKERS["rabbitmq"] = "amqp://guest:guest@127.0.0.1:5672//"
 
 
-class Site:
-    """A project of its own: a store, a ledger, settings, and workers that are ended after it."""
-
-    def __init__(self, folder: Path, broker: str, gap: float) -> None:
-        self.store = write_store(folder / "store.db", THREADS)
-        self.ledger = folder / "ledger.db"
-        self._workers = ExitStack()
-        files = {
-            "data_folder_in": str(folder / "queue"),
-            "data_folder_out": str(folder / "queue"),
-            "control_folder": str(folder / "control"),
-        }
-        for name in ("queue", "control"):
-            (folder / name).mkdir()
-        (folder / "site_settings.py").write_text(
-            SETTINGS.format(
-                broker=broker,
-                gap=gap,
-                transport=files if broker.startswith("filesystem") else {},
-                queue=f"history-test-{uuid4()}",
-            )
-        )
-        self.environment = environment(self.store, self.ledger) | {
-            "DJANGO_SETTINGS_MODULE": "site_settings",
-            "PYTHONPATH": f"{folder}{os.pathsep}{PROJECT}",
-            "PYTHONWARNINGS": "default",
-        }
-        self.manage("migrate", "--verbosity=0")
-
-    def manage(self, *args: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "manage.py", *args],
-            cwd=PROJECT,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        )
-        return done.stdout
-
-    def start_worker(self) -> None:
-        self._workers.enter_context(
-            started(
-                [sys.executable, "-m", "celery", "--app=project", "worker", "--concurrency=2",
-                 "--loglevel=WARNING", "--without-gossip", "--without-mingle"],
-                env=self.environment,
-            )
-        )  # fmt: skip
-
-    def end_workers(self) -> None:
-        self._workers.close()
-
-    def asked(self, sql: str) -> Any:
-        with closing(sqlite3.connect(self.ledger, timeout=30)) as connection:
-            return connection.execute(sql).fetchone()[0]
-
-    def until(self, sql: str, wanted: Callable[[Any], bool]) -> Any:
-        """Ask the ledger until the answer is the one wanted, and return it."""
-        end = time.monotonic() + PATIENCE_SECONDS
-        while not wanted(answer := self.asked(sql)):
-            assert time.monotonic() < end, f"{sql} is still {answer!r}"
-            time.sleep(0.02)
-        return answer
-
-
-@contextmanager
-def started(command: list[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program in a group of its own, and end the whole group afterwards."""
-    with subprocess.Popen(command, cwd=PROJECT, start_new_session=True, **options) as process:
-        try:
-            yield process
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-ENDING = "SELECT ending FROM history_retention_sweep"
-REMOVED = "SELECT removed_threads FROM history_retention_sweep"
-SKIPPED = "SELECT skipped_threads FROM history_retention_sweep"
 OWNER = (
     "SELECT COALESCE(MAX(owner), '') FROM history_retention_batch"
     " WHERE dealt_with BETWEEN 3 AND 150"
@@ -137,7 +37,8 @@ def site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
     sites = []
 
     def set_up(broker: str, *, gap: float = 0.01) -> Site:
-        sites.append(Site(tmp_path, broker, gap))
+        store = write_store(tmp_path / "store.db", THREADS)
+        sites.append(Site(tmp_path, f"sqlite:///{store}", broker, gap))
         return sites[-1]
 
     yield set_up
@@ -147,7 +48,7 @@ def site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
 
 @pytest.mark.parametrize("broker", BROKERS)
 def test_a_killed_worker_loses_nothing_and_its_batch_is_taken_again(
-    site: Callable[..., Site], broker: str
+    site: Callable[..., Site], tmp_path: Path, broker: str
 ) -> None:
     shop = site(BROKERS[broker])
     shop.start_worker()
@@ -158,14 +59,14 @@ def test_a_killed_worker_loses_nothing_and_its_batch_is_taken_again(
     ending = shop.until(ENDING, lambda answer: answer != "running")
 
     assert ending == "done"
-    assert threads_in(shop.store) == set()
+    assert threads_in(tmp_path / "store.db") == set()
     removed, gone = shop.asked(REMOVED), shop.asked(SKIPPED)
     assert (removed + gone, gone) in {(250, 0), (250, 1)}
 
 
 @pytest.mark.parametrize("broker", BROKERS)
 def test_a_cancelled_sweep_ends_after_the_thread_it_is_at(
-    site: Callable[..., Site], broker: str
+    site: Callable[..., Site], tmp_path: Path, broker: str
 ) -> None:
     shop = site(BROKERS[broker])
     shop.start_worker()
@@ -175,7 +76,7 @@ def test_a_cancelled_sweep_ends_after_the_thread_it_is_at(
     shop.manage("history_sweeps", "--cancel=1")
     ending = shop.until(ENDING, lambda answer: answer != "running")
 
-    left = len(threads_in(shop.store))
+    left = len(threads_in(tmp_path / "store.db"))
     assert (ending, left) == ("interrupted", 250 - shop.asked(REMOVED))
     assert left > 0
 
@@ -203,11 +104,4 @@ def test_a_broker_that_forgot_its_messages_is_told_again(
         shop.end_workers()
 
     assert (ending, shop.asked(REMOVED)) == ("done", 250)
-    assert threads_in(shop.store) == set()
-
-
-def wait_for(port: int) -> None:
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not is_listening(port):
-        assert time.monotonic() < end, "the server did not start"
-        time.sleep(0.02)
+    assert threads_in(tmp_path / "store.db") == set()
