@@ -7,6 +7,7 @@ The first kind runs with every ``check``; the second opens stores, so it runs fo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from importlib.util import find_spec
 from typing import Any, cast
 
 from django.apps import apps
@@ -54,6 +55,15 @@ def check_settings(**_kwargs: object) -> list[CheckMessage]:
         return [*messages, _error(str(error), SMALLEST, "E001")]
     if not stores:
         messages.append(_warning(f"{SETTING} names no store to look at.", SMALLEST, "W001"))
+    if get_settings().admin_uses_celery and find_spec("celery") is None:
+        messages.append(
+            _error(
+                f"{SETTING}['ADMIN_USES_CELERY'] is on, and Celery is not installed, so the admin "
+                "can remove nothing.",
+                'pip install "django-history-retention[celery]"',
+                "E010",
+            )
+        )
     for options in stores.values():
         messages += _alias_messages(options)
         messages += _layout_messages(options)

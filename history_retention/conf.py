@@ -39,6 +39,7 @@ _OPTIONS = (
     *("STORES", "GRACE", "BOX_SECONDS", "GAP_SECONDS", "MAX_BYTES_PER_SECOND"),
     *("SECURE_DELETE", "POLICIES"),
     *("VACUUM_FREE_RATIO", "VACUUM_FREE_BYTES", "VACUUM_IN_REQUEST_BYTES"),
+    "ADMIN_USES_CELERY",
 )
 
 
@@ -83,7 +84,8 @@ class Settings:
     ``box_seconds`` is how long one delete may hold the write lock, ``gap_seconds`` how long the
     next one waits, ``max_bytes_per_second`` how much a sweep may remove (None: no limit),
     ``vacuum_in_request_bytes`` the largest store a web request may vacuum. Less free space than
-    either ``vacuum_free_ratio`` of the file or ``vacuum_free_bytes`` is left.
+    either ``vacuum_free_ratio`` of the file or ``vacuum_free_bytes`` is left. With
+    ``admin_uses_celery`` the admin hands sweeps to workers instead of doing them in a request.
     """
 
     stores: Mapping[str, StoreOptions] = field(default_factory=lambda: MappingProxyType({}))
@@ -96,6 +98,7 @@ class Settings:
     vacuum_free_ratio: float = 0.1
     vacuum_free_bytes: int = 64 * 1024 * 1024
     vacuum_in_request_bytes: int = 256 * 1024 * 1024
+    admin_uses_celery: bool = False
 
 
 @cache
@@ -126,6 +129,9 @@ def get_settings() -> Settings:
         ),
         vacuum_in_request_bytes=section.read(
             "VACUUM_IN_REQUEST_BYTES", default.vacuum_in_request_bytes, options.byte_count
+        ),
+        admin_uses_celery=section.read(
+            "ADMIN_USES_CELERY", default.admin_uses_celery, options.truth
         ),
     )
 

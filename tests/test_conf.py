@@ -77,6 +77,7 @@ def test_every_option_reaches_the_settings_with_its_type(settings: ProjectSettin
         "VACUUM_FREE_RATIO": 1,
         "VACUUM_FREE_BYTES": 5,
         "VACUUM_IN_REQUEST_BYTES": 0,
+        "ADMIN_USES_CELERY": True,
     }
 
     found = get_settings()
@@ -113,6 +114,7 @@ def test_every_option_reaches_the_settings_with_its_type(settings: ProjectSettin
         vacuum_free_ratio=1.0,
         vacuum_free_bytes=5,
         vacuum_in_request_bytes=0,
+        admin_uses_celery=True,
     )
     assert [type(value) for value in (found.box_seconds, found.gap_seconds)] == [float, float]
 
@@ -205,6 +207,10 @@ WRONG: list[tuple[Any, str, str]] = [
     *(
         ({"VACUUM_FREE_RATIO": value}, "takes a number from 0 to 1", repr(value))
         for value in (-0.1, 1.1, 10, True, "0.1", None, float("nan"))
+    ),
+    *(
+        ({"ADMIN_USES_CELERY": value}, "['ADMIN_USES_CELERY'] takes True or False", repr(value))
+        for value in (1, "yes", None)
     ),
     ({"POLICIES": {}}, "HISTORY_RETENTION['POLICIES'] takes a list of dictionaries", "{}"),
     ({"POLICIES": [7]}, "HISTORY_RETENTION['POLICIES'][0] takes a dictionary", "7"),

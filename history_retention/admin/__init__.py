@@ -1,5 +1,5 @@
 """The admin: the readout, prune, reclaim and vacuum with their confirmations, and the records."""
 
-from . import holds, records, threads, vendor
+from . import holds, records, sweeps, threads, vendor
 
-__all__ = ["holds", "records", "threads", "vendor"]
+__all__ = ["holds", "records", "sweeps", "threads", "vendor"]

@@ -16,12 +16,15 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.functional import Promise
+from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from .. import services
+from .. import services, workers
+from ..conf import get_settings
 from ..exceptions import UsageError
 from ..facts import Ending, Plan
 from ..models import Sweep
@@ -164,6 +167,9 @@ def _carry_out(
         model_admin.message_user(request, sentence, messages.WARNING)
         return
     user = signed_in(request)
+    if get_settings().admin_uses_celery:
+        _hand_over(model_admin, request, kind, plan)
+        return
     try:
         outcome = services.execute(
             plan,
@@ -181,3 +187,25 @@ def _carry_out(
     skipped += [thread.reason for thread in outcome.skipped]
     level = LEVELS.get(outcome.ending, messages.ERROR)
     model_admin.message_user(request, told(plan.database, outcome, skipped), level)
+
+
+def _hand_over(
+    model_admin: OperationsAdmin[Any], request: HttpRequest, kind: Sweep.Kind, plan: Plan
+) -> None:
+    """Leave the removal to Celery workers, and say where to follow it."""
+    user = signed_in(request)
+    try:
+        workers.require_workers()
+        sweep = workers.hand_over(plan, trigger=Sweep.Trigger.ADMIN, actor=user)
+    except REFUSALS as error:
+        model_admin.message_user(request, str(error), messages.ERROR)
+        return
+    log_sweep(user.pk, kind, plan.database)
+    page = reverse("admin:history_retention_sweep_change", args=[sweep.pk])
+    words = ngettext(
+        "%(store)s: %(count)s thread was handed to the workers.",
+        "%(store)s: %(count)s threads were handed to the workers.",
+        len(plan.threads),
+    ) % {"store": plan.database, "count": grouped(len(plan.threads))}
+    link = format_html('{} <a href="{}">{}</a>', words, page, _("Follow the sweep"))
+    model_admin.message_user(request, link, messages.SUCCESS)
