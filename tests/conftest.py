@@ -65,6 +65,22 @@ def point_at(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Pa
 
 
 @pytest.fixture
+def add_store(db: None) -> Iterator[Callable[[str, Path], None]]:
+    """Give a file an alias of its own for this test: ``add_store("other", path)``."""
+    named = []
+
+    def name(alias: str, path: Path) -> None:
+        connections.databases[alias] = {**connections.databases["history"], "NAME": str(path)}
+        connections[alias] = connections.create_connection(alias)
+        named.append(alias)
+
+    yield name
+    for alias in named:
+        connections[alias].close()
+        del connections[alias], connections.databases[alias]
+
+
+@pytest.fixture
 def fixture_store(point_at: Callable[[Path], Path], tmp_path: Path) -> Callable[[str], Path]:
     """Copy a fixture, named as in "gaunt_sloth/history.db", and point "history" at the copy."""
     return lambda name: point_at(copy_fixture(name, tmp_path))

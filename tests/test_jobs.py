@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import connections
 from django_extensions.management.jobs import get_jobs
 
 from history_retention.exceptions import HistoryRetentionError
@@ -65,10 +64,9 @@ def test_a_store_that_fails_is_named_at_the_end_and_does_not_stop_the_others(
     written_store: WriteStore,
     retention: Callable[..., None],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    add_store: Callable[[str, Path], None],
 ) -> None:
-    absent = {**connections.databases["history"], "NAME": str(tmp_path / "absent.db")}
-    monkeypatch.setitem(connections.databases, "other", absent)
+    add_store("other", tmp_path / "absent.db")
     retention(
         STORES={"other": {}, "history": {}},
         POLICIES=[{"STORE": "other", "ALL": True}, {"STORE": "history", "OLDER_THAN": 30}],

@@ -332,12 +332,8 @@ def test_without_celery_the_tasks_are_plain_functions(tmp_path: Path) -> None:
 
 @pytest.fixture
 def second_store(
-    retention: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    retention: Callable[..., None], tmp_path: Path, add_store: Callable[[str, Path], None]
 ) -> None:
     """A store "other", before "history", whose file is not there."""
-    monkeypatch.setitem(
-        connections.databases,
-        "other",
-        {**connections.databases["history"], "NAME": str(tmp_path / "other-absent.db")},
-    )
+    add_store("other", tmp_path / "other-absent.db")
     retention(STORES={"other": {}, "history": {}})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -72,23 +72,19 @@ def measured(written_store: WriteStore, frozen_clock: object) -> Path:
 
 @pytest.fixture
 def second_store(
-    db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings
-) -> Iterator[Path]:
+    tmp_path: Path, add_store: Callable[[str, Path], None], settings: Settings
+) -> Path:
     """A second store, alias "other", with one named thread that the first has as well."""
     path = write_store(
         tmp_path / "other.db",
         [ThreadRows(thread_id="small", size=3_000)],
         [ConversationRow(thread_id="small")],
     )
-    database = {**connections.databases["history"], "NAME": str(path)}
-    monkeypatch.setitem(connections.databases, "other", database)
-    connections["other"] = connections.create_connection("other")
+    add_store("other", path)
     connections["other"].connect()
     stores = {**settings.HISTORY_RETENTION["STORES"], "other": {}}
     settings.HISTORY_RETENTION = {**settings.HISTORY_RETENTION, "STORES": stores}
-    yield path
-    connections["other"].close()
-    del connections["other"]  # or the next test with this alias would find this one's file
+    return path
 
 
 @pytest.fixture
