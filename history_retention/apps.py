@@ -17,8 +17,9 @@ class HistoryRetentionConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect what needs the models, and so cannot be imported any sooner."""
-        from .checks import check_settings, check_stores
+        from .checks import check_settings
         from .migrating import leave_store_alone
+        from .store_checks import check_stores
 
         checks.register(check_settings, "history_retention")
         checks.register(check_stores, checks.Tags.database)

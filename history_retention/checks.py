@@ -1,12 +1,8 @@
-"""System checks: what is wrong with the settings, and with the stores that were asked for.
-
-The first kind runs with every ``check``; the second opens stores, so it runs for the aliases of
-``check --database`` alone. A store is never created or changed, and gets no index from us.
-"""
+"""System checks that run with every ``check``: what is wrong with the settings."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any, cast
 
@@ -15,35 +11,15 @@ from django.core import checks
 from django.core.checks import CheckMessage
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db import connections, models, router
-from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models.constants import LOOKUP_SEP
 
 from .conf import AUTO, SETTING, ConversationSource, StoreOptions, get_settings, is_database
-from .exceptions import HistoryRetentionError, LayoutUnknown, StoreBusy, StoreMissing
-from .facts import Naming
-from .models import Checkpoint, CheckpointWrite, LangGraphWrite
 from .routers import HistoryRouter
-from .stores import LAYOUTS, open_store
-from .stores.base import Store
+from .stores import LAYOUTS
 from .stores.opening import named_layout
-
-STATE_MODELS = (Checkpoint, CheckpointWrite, LangGraphWrite)
-LATER_COLUMNS = {"task_path"}
-"""Columns of the state tables that only newer files have; nothing here needs them."""
-
-DATING_COLUMNS = {"conversations": ("started_ts",), "sessions": ("conversation_id", "ts")}
-"""Columns that tell when a conversation was last active."""
-
-UNDATED = {
-    "conversations": "a conversation without a turn tells no time and its thread is never removed",
-    "sessions": "no turn is dated, and a conversation counts as active when it started",
-}
-"""What follows when such a column is not there."""
 
 SMALLEST = f'{SETTING} = {{"STORES": {{"history": {{}}}}}}'
 """The shortest settings that do something."""
-
-Columns = Mapping[str, Collection[str]]
 
 
 def check_settings(**_kwargs: object) -> list[CheckMessage]:
@@ -52,12 +28,12 @@ def check_settings(**_kwargs: object) -> list[CheckMessage]:
     try:
         stores = get_settings().stores
     except ImproperlyConfigured as error:
-        return [*messages, _error(str(error), SMALLEST, "E001")]
+        return [*messages, an_error(str(error), SMALLEST, "E001")]
     if not stores:
-        messages.append(_warning(f"{SETTING} names no store to look at.", SMALLEST, "W001"))
+        messages.append(a_warning(f"{SETTING} names no store to look at.", SMALLEST, "W001"))
     if get_settings().admin_uses_celery and find_spec("celery") is None:
         messages.append(
-            _error(
+            an_error(
                 f"{SETTING}['ADMIN_USES_CELERY'] is on, and Celery is not installed, so the admin "
                 "can remove nothing.",
                 'pip install "django-history-retention[celery]"',
@@ -72,21 +48,9 @@ def check_settings(**_kwargs: object) -> list[CheckMessage]:
     return messages
 
 
-def check_stores(
-    *, databases: Collection[str] | None = None, **_kwargs: object
-) -> list[CheckMessage]:
-    """Check the file, tables and indexes of the stores among the databases asked for."""
-    try:
-        stores = get_settings().stores
-    except ImproperlyConfigured:  # check_settings says it
-        return []
-    asked = [alias for alias in stores if alias in (databases or ()) and is_database(alias)]
-    return [message for alias in asked for message in _store_messages(alias)]
-
-
 def _router_messages() -> Iterator[CheckMessage]:
     if not any(isinstance(each, HistoryRouter) for each in router.routers):
-        yield _error(
+        yield an_error(
             "DATABASE_ROUTERS lacks the router of history_retention, so migrate and dumpdata "
             "would reach into the stores.",
             'DATABASE_ROUTERS = ["history_retention.routers.HistoryRouter"]',
@@ -95,13 +59,33 @@ def _router_messages() -> Iterator[CheckMessage]:
 
 
 def _alias_messages(options: StoreOptions) -> Iterator[CheckMessage]:
-    if not is_database(options.alias):
-        yield _error(
-            f"{SETTING}['STORES'] has {options.alias!r}, which is no database of DATABASES.",
-            f'DATABASES["{options.alias}"] = {{"ENGINE": "django.db.backends.sqlite3", '
+    alias, replica = options.alias, options.read_database
+    if not is_database(alias):
+        yield an_error(
+            f"{SETTING}['STORES'] has {alias!r}, which is no database of DATABASES.",
+            f'DATABASES["{alias}"] = {{"ENGINE": "django.db.backends.sqlite3", '
             '"NAME": "/path/to/history.db"}',
             "E002",
         )
+    if replica is not None and (reason := _is_no_replica(alias, replica)):
+        yield an_error(
+            f"{SETTING}['STORES'][{alias!r}]['READ_DATABASE'] is {replica!r}, {reason}.",
+            f'"READ_DATABASE": the alias of a replica of {alias!r} in PostgreSQL',
+            "E011",
+        )
+
+
+def _is_no_replica(alias: str, replica: str) -> str:
+    if not is_database(replica):
+        return "which is no database of DATABASES"
+    if replica == alias:
+        return "which is the store itself"
+    engines = [
+        connections.settings[each]["ENGINE"] for each in (alias, replica) if is_database(each)
+    ]
+    if any("sqlite" in engine for engine in engines):
+        return "and a file of SQLite has no replica to read"
+    return ""
 
 
 def _layout_messages(options: StoreOptions) -> Iterator[CheckMessage]:
@@ -110,7 +94,7 @@ def _layout_messages(options: StoreOptions) -> Iterator[CheckMessage]:
     try:
         named_layout(options.layout)
     except ImproperlyConfigured as error:
-        yield _error(
+        yield an_error(
             f"{SETTING}['STORES'][{options.alias!r}]: {error}",
             f'"LAYOUT": "{AUTO}", or one of {", ".join(LAYOUTS)}',
             "E004",
@@ -123,7 +107,7 @@ def _source_messages(options: StoreOptions, source: ConversationSource) -> Itera
     try:
         model = apps.get_model(source.model)
     except LookupError as error:
-        yield _error(f"{path}: {error}", '"MODEL": "your_app.Conversation"', "E005")
+        yield an_error(f"{path}: {error}", '"MODEL": "your_app.Conversation"', "E005")
         return
     named = {
         "THREAD_FIELD": source.thread_field,
@@ -135,7 +119,7 @@ def _source_messages(options: StoreOptions, source: ConversationSource) -> Itera
         if name is None or _is_field(model, name, direct=option == "THREAD_FIELD"):
             continue
         has = ", ".join(field.name for field in model._meta.concrete_fields)
-        yield _error(
+        yield an_error(
             f"{path}[{option!r}]: {source.model} has no field {name!r}.",
             f'"{option}": one of {has}',
             "E006",
@@ -144,7 +128,7 @@ def _source_messages(options: StoreOptions, source: ConversationSource) -> Itera
         return
     field = _field(model, source.thread_field)
     if not _is_indexed(field):
-        yield _warning(
+        yield a_warning(
             f"{path}: {source.model}.{field.name} has no index in the model, so each batch of a "
             "removal reads that whole table once more, and holds the store's lock meanwhile.",
             f"{field.name} = models.{type(field).__name__}(..., db_index=True)",
@@ -191,107 +175,11 @@ def _is_field(model: type[models.Model], path: str, *, direct: bool) -> bool:
     return isinstance(field, models.Field)
 
 
-def _store_messages(alias: str) -> list[CheckMessage]:
-    """Open a store and say what is amiss with it; a missing one is not created."""
-    try:
-        with open_store(alias) as store:
-            found = _columns(connections[alias])
-            return [
-                *_naming_messages(store),
-                *_dating_messages(alias, found),
-                *_index_messages(alias, found, connections[alias]),
-            ]
-    except HistoryRetentionError as error:
-        return [_closed_message(alias, error)]
-    except ImproperlyConfigured:  # check_settings says it
-        return []
-
-
-def _closed_message(alias: str, error: HistoryRetentionError) -> CheckMessage:
-    """Say why a store could not be opened.
-
-    A missing file is an error although its agent may just not have run yet: ``migrate`` asks the
-    checks before it connects, and connecting would create the file.
-    """
-    place = f'DATABASES["{alias}"]["NAME"] = "/path/to/history.db"'
-    if isinstance(error, StoreMissing):
-        return _error(f"{error} Its agent creates it.", place, "E009")
-    if isinstance(error, StoreBusy):
-        return _warning(str(error), f"manage.py check --database {alias}", "W002")
-    if not isinstance(error, LayoutUnknown):
-        return _error(str(error), place, "E008")
-    if connections[alias].vendor != "sqlite":
-        return _error(str(error), place, "E007")
-    found = _columns(connections[alias])
-    if not found:
-        return _warning(f"{alias}: the database has no tables yet.", place, "W003")
-    return _error(" ".join([str(error), *_lacking(found)]), place, "E007")
-
-
-def _columns(connection: BaseDatabaseWrapper) -> Columns:
-    """Return the columns of the tables that matter here, of those that are there."""
-    looked_at = {model._meta.db_table for model in STATE_MODELS} | DATING_COLUMNS.keys()
-    introspection = connection.introspection
-    with connection.cursor() as cursor:
-        names = introspection.table_names(cursor)
-        return {
-            name: {column.name for column in introspection.get_table_description(cursor, name)}
-            if name in looked_at
-            else ()
-            for name in names
-        }
-
-
-def _lacking(found: Columns) -> Iterator[str]:
-    """Say which columns the state tables lack."""
-    for model in STATE_MODELS:
-        table = model._meta.db_table
-        needed = {str(field.column) for field in model._meta.concrete_fields} - LATER_COLUMNS
-        if table in found and (lacking := needed - set(found[table])):
-            yield f"Table {table} lacks {', '.join(sorted(lacking))}."
-
-
-def _naming_messages(store: Store) -> Iterator[CheckMessage]:
-    if store.naming is Naming.ABSENT:
-        hint = '"CONVERSATIONS": {"MODEL": "your_app.Conversation", "THREAD_FIELD": "thread_id"}'
-        yield _warning(" ".join(store.notes), hint, "W004")
-    elif store.naming is Naming.BROKEN:
-        hint = f"manage.py history_reclaim --database {store.alias} --orphan-writes"
-        yield _warning(" ".join(store.notes), hint, "W004")
-
-
-def _dating_messages(alias: str, found: Columns) -> Iterator[CheckMessage]:
-    for table, columns in DATING_COLUMNS.items():
-        lacking = [column for column in columns if column not in found.get(table, columns)]
-        if lacking:
-            yield _warning(
-                f"{alias}: table {table} lacks {', '.join(lacking)}, as files of older agents do: "
-                f"{UNDATED[table]}.",
-                "Nothing to add: the table is its agent's, and never altered from here.",
-                "W006",
-            )
-
-
-def _index_messages(
-    alias: str, found: Columns, connection: BaseDatabaseWrapper
-) -> Iterator[CheckMessage]:
-    """Look for an index that starts with ``conversations.thread_id``."""
-    if "thread_id" not in found.get("conversations", ()):
-        return
-    with connection.cursor() as cursor:
-        constraints = connection.introspection.get_constraints(cursor, "conversations").values()
-    if not any(each["index"] and each["columns"][:1] == ["thread_id"] for each in constraints):
-        yield _warning(
-            f"{alias}: conversations.thread_id has no index, so each batch of a removal reads the "
-            "whole table once more. The table is its agent's: no index is ever built from here.",
-            "CREATE INDEX idx_conversations_thread_id ON conversations(thread_id);",
-            "W005",
-        )
-
-
-def _error(message: str, hint: str, number: str) -> CheckMessage:
+def an_error(message: str, hint: str, number: str) -> CheckMessage:
+    """Return an error with the line to add; numbers are never used again."""
     return checks.Error(message, hint=hint, id=f"history_retention.{number}")
 
 
-def _warning(message: str, hint: str, number: str) -> CheckMessage:
+def a_warning(message: str, hint: str, number: str) -> CheckMessage:
+    """Return a warning with the line to add; numbers are never used again."""
     return checks.Warning(message, hint=hint, id=f"history_retention.{number}")

@@ -165,6 +165,12 @@ def store_options(alias: str) -> StoreOptions:
             f"{alias!r} is a store of {SETTING}['STORES'] but no database of DATABASES; "
             f"configured in both: {usable}."
         )
+    replica = stores[alias].read_database
+    if replica is not None and not is_database(replica):
+        raise UsageError(
+            f"READ_DATABASE of {alias!r} in {SETTING}['STORES'] names {replica!r}, which is no "
+            "database of DATABASES."
+        )
     return stores[alias]
 
 

@@ -32,7 +32,7 @@ from django.utils import timezone
 from . import recording
 from .boxes import Pace, Throttle, unthrottled
 from .conf import get_settings
-from .exceptions import LedgerMissing, NoNamingTable, UsageError
+from .exceptions import HistoryRetentionError, LedgerMissing, NoNamingTable, UsageError
 from .facts import Ending, KeepReason, Naming, Plan, Readout, Space
 from .measuring import Totals, read, remeasured
 from .models import Sweep
@@ -286,6 +286,6 @@ def _settled(
         recording.forget_threads(store.alias, swept.thread_ids)
     try:
         return vacuum_after(store, swept, wanted), store.space()
-    except DatabaseError as error:
+    except (DatabaseError, HistoryRetentionError) as error:
         reason = f"{store.alias}: not vacuumed, and its sizes are those from before ({error})."
         return not_vacuumed(reason), before

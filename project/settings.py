@@ -39,6 +39,13 @@ def _database(variable: str, default: Path) -> dict[str, Any]:
             f"{variable} is not the URL of a database: {error} For a SQLite file write "
             "sqlite:// and its absolute path, as in sqlite:////home/me/.gsloth/history.db."
         ) from error
+    if str(config["ENGINE"]).endswith(".postgresql") and not (
+        find_spec("psycopg") or find_spec("psycopg2")
+    ):
+        raise ImproperlyConfigured(
+            f"{variable} names a PostgreSQL database, and no driver for it is installed: run "
+            '`python -m pip install "psycopg[binary]"`.'
+        )
     return config
 
 

@@ -18,8 +18,9 @@ from django.db.utils import ConnectionRouter
 from pytest_django import Settings as ProjectSettings
 
 from history_retention import checks, services
-from history_retention.checks import check_settings, check_stores
+from history_retention.checks import check_settings
 from history_retention.policy import Bounds
+from history_retention.store_checks import check_stores
 
 from .conftest import WriteStore
 from .store_files import NOW, ConversationRow, ThreadRows

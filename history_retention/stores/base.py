@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
@@ -34,6 +35,14 @@ KEPT_LOG = (
 T = TypeVar("T")
 THREADS_A_PART = 200
 """Threads named in one statement; the limit of parameters is 999 on old builds of SQLite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lack:
+    """Something that a store's owner has not given it, and the statement that gives it."""
+
+    sentence: str
+    remedy: str
 
 
 class Store(ABC):
@@ -75,6 +84,14 @@ class Store(ABC):
 
         With ``shared``, others who also share it may work beside.
         """
+
+    def lacking_indexes(self) -> Sequence[Lack]:
+        """Return the indexes whose absence makes a removal slow, where a layout can tell."""
+        return ()
+
+    def lacking_rights(self) -> Sequence[Lack]:
+        """Return the rights that the database's user lacks, where it knows of users."""
+        return ()
 
     @abstractmethod
     def space(self) -> Space:

@@ -12,7 +12,7 @@ from django.db import connections
 from django.utils.module_loading import import_string
 
 from ..conf import StoreOptions, store_options
-from ..exceptions import LayoutUnknown
+from ..exceptions import LayoutUnknown, StoreUnreadable, UsageError
 from . import postgres, sqlite
 from .base import Store, Tables
 from .gaunt_sloth import GauntSlothStore
@@ -49,15 +49,45 @@ def open_store(alias: str) -> Iterator[Store]:
     StoreBusy for its file, and LayoutUnknown when its tables are not of the layout asked for.
     """
     options = store_options(alias)
-    vendor = connections[alias].vendor
+    vendor = vendor_of(alias)
+    with _opened(options, vendor) as database:
+        tables = database.tables()
+        yield layout_of(options, vendor, tables).over(database, tables, options)
+
+
+def tables_of(alias: str) -> Tables:
+    """Return the columns of every table where the store lies; raises as ``open_store`` does."""
+    options = store_options(alias)
+    with _opened(options, vendor_of(alias)) as database:
+        tables: Tables = database.tables()
+        return tables
+
+
+def vendor_of(alias: str) -> str:
+    """Return Django's name for the database; StoreUnreadable when it has no driver for it."""
+    try:
+        return str(connections[alias].vendor)
+    except ImproperlyConfigured as error:
+        told = " ".join(str(error).split()).rstrip(".")
+        raise StoreUnreadable(
+            f"{alias}: its database cannot be opened ({told}). Check ENGINE of {alias!r}, and that "
+            'its driver is installed, as for PostgreSQL with pip install "psycopg[binary]".'
+        ) from error
+
+
+def _opened(options: StoreOptions, vendor: str) -> AbstractContextManager[Any]:
+    alias, replica = options.alias, options.read_database
     if vendor not in _OPENED:
         raise LayoutUnknown(
             f"{alias}: no store of a kind known here lies in {vendor}, only in "
             f"{' and '.join(_OPENED)}; nothing was touched. Check ENGINE of {alias!r}."
         )
-    with _OPENED[vendor](options) as database:
-        tables = database.tables()
-        yield layout_of(options, vendor, tables).over(database, tables, options)
+    if replica is not None and (vendor != "postgresql" or vendor_of(replica) != vendor):
+        raise UsageError(
+            f"{alias}: READ_DATABASE names {replica!r}, and only a PostgreSQL store can be read "
+            "from another database, a replica of its own; nothing was touched."
+        )
+    return _OPENED[vendor](options)
 
 
 def layout_of(options: StoreOptions, vendor: str, tables: Tables) -> type[Store]:

@@ -75,7 +75,7 @@ class PostgresDatabase:
 
     def rows(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one statement and return all its rows."""
-        with self._connection.cursor() as cursor:
+        with self.sentences(), self._connection.cursor() as cursor:
             cursor.execute(sql, params)
             rows: list[tuple[Any, ...]] = cursor.fetchall()
             return rows
@@ -92,25 +92,28 @@ class PostgresDatabase:
 
     def stream(self, sql: str, params: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         """Run one statement in a read-only transaction and stream its rows."""
-        with self.transaction("READ ONLY"), self._connection.chunked_cursor() as cursor:
+        with (
+            self.sentences(),
+            self.transaction("READ ONLY"),
+            self._connection.chunked_cursor() as cursor,
+        ):
             cursor.execute(sql, params)
             while rows := cursor.fetchmany(ROWS_A_FETCH):
                 yield from rows
 
     def tables(self) -> dict[str, tuple[str, ...]]:
         """Return the columns of every table of the schema, in order."""
-        with self.sentences():
-            found: dict[str, tuple[str, ...]] = {}
-            for table, column in self.rows(
-                "SELECT c.relname, a.attname FROM pg_class AS c"
-                " JOIN pg_namespace AS n ON n.oid = c.relnamespace"
-                " JOIN pg_attribute AS a ON a.attrelid = c.oid"
-                " WHERE n.nspname = %s AND c.relkind IN ('r', 'p') AND a.attnum > 0"
-                " AND NOT a.attisdropped ORDER BY c.relname, a.attnum",
-                [self.schema],
-            ):
-                found[table] = (*found.get(table, ()), column)
-            return found
+        found: dict[str, tuple[str, ...]] = {}
+        for table, column in self.rows(
+            "SELECT c.relname, a.attname FROM pg_class AS c"
+            " JOIN pg_namespace AS n ON n.oid = c.relnamespace"
+            " JOIN pg_attribute AS a ON a.attrelid = c.oid"
+            " WHERE n.nspname = %s AND c.relkind IN ('r', 'p') AND a.attnum > 0"
+            " AND NOT a.attisdropped ORDER BY c.relname, a.attnum",
+            [self.schema],
+        ):
+            found[table] = (*found.get(table, ()), column)
+        return found
 
     @contextmanager
     def transaction(self, mode: str = "") -> Iterator[None]:

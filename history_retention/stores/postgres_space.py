@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
-from django.db import Error as DjangoDatabaseError
-
+from ..exceptions import HistoryRetentionError
 from ..facts import Space, TableSpace
 from ..outcomes import VacuumResult
-from .base import Store
-from .postgres import PostgresDatabase, sentence_for
+from . import postgres_access
+from .base import Lack, Store
+from .postgres import PostgresDatabase
 
 
 class PostgresStore(Store):
@@ -20,6 +21,14 @@ class PostgresStore(Store):
 
     _database: PostgresDatabase
     _table_names: tuple[str, ...]
+
+    def lacking_indexes(self) -> Sequence[Lack]:
+        """Return which tables have no index of thread ids alone."""
+        return postgres_access.lacking_indexes(self._database, self._table_names)
+
+    def lacking_rights(self) -> Sequence[Lack]:
+        """Return on which tables this user lacks a right that a removal needs."""
+        return postgres_access.lacking_rights(self._database, self._table_names)
 
     def space(self) -> Space:
         """Return the tables' sizes with indexes and TOAST, and how many rows are live and dead.
@@ -56,8 +65,14 @@ class PostgresStore(Store):
         return 0
 
     def vacuum_refusal(self) -> str:
-        """Return an empty string: it can always run."""
-        return ""
+        """Say that the tables are not this user's to vacuum; the server would just skip them."""
+        others = postgres_access.not_vacuumed(self._database, self._table_names)
+        if not others:
+            return ""
+        return (
+            f"{self.alias}: not vacuumed: this user may not vacuum {', '.join(others)}; their "
+            "owner may, and autovacuum does it in its time."
+        )
 
     def vacuum_rate(self) -> float | None:
         """Return None: no writer waits for it."""
@@ -67,11 +82,13 @@ class PostgresStore(Store):
         """Run VACUUM (ANALYZE), beside all readers and writers."""
         started = time.monotonic()
         try:
-            for table in self._table_names:
-                self._database.run(f"VACUUM (ANALYZE) {self._database.name(table)}")
-        except DjangoDatabaseError as error:
-            reason = str(sentence_for(self.alias, error))
-            return VacuumResult(ran=False, reason=reason, needed_bytes=0)
+            if refusal := self.vacuum_refusal():
+                return VacuumResult(ran=False, reason=refusal, needed_bytes=0)
+            with self._database.sentences():
+                for table in self._table_names:
+                    self._database.run(f"VACUUM (ANALYZE) {self._database.name(table)}")
+        except HistoryRetentionError as error:
+            return VacuumResult(ran=False, reason=str(error), needed_bytes=0)
         return VacuumResult(
             ran=True,
             reason=(
