@@ -244,3 +244,24 @@ def test_a_plan_whose_table_is_lost_meanwhile_is_a_sentence(store: str) -> None:
 
     with pytest.raises(LayoutUnknown, match="holds no history that this package knows"):
         services.execute(plan, trigger=Trigger.CODE)
+
+
+def test_a_hosts_project_without_a_driver_is_told_what_to_install(
+    database: str, ledger: Path, tmp_path: Path
+) -> None:
+    """The bundled project says so itself; here the settings are a project's own."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nsys.modules.update(psycopg=None, psycopg2=None)\n"
+    )
+    (tmp_path / "host_settings.py").write_text(
+        "from project.settings import *\n"
+        "DATABASES['history'] = {'ENGINE': 'django.db.backends.postgresql', 'NAME': 'x'}\n"
+    )
+    env = {"PYTHONPATH": str(tmp_path), "DJANGO_SETTINGS_MODULE": "host_settings"}
+
+    ran = manage("history_readout", store=tmp_path / "none.db", ledger=ledger, env=env)
+
+    (sentence,) = ran.err.splitlines()
+    assert (ran.status, ran.out) == (1, "")
+    assert "history: its database cannot be opened (Error loading psycopg2 or psycopg" in sentence
+    assert sentence.endswith('with pip install "psycopg[binary]".')

@@ -58,3 +58,25 @@ def test_debug_is_on_for_the_development_server_alone(command: str, debug: bool)
     )
 
     assert ran.stdout == f"{debug}\n"
+
+
+@pytest.fixture
+def without_driver(tmp_path: Path) -> str:
+    """A folder for PYTHONPATH that hides the drivers of PostgreSQL."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nsys.modules.update(psycopg=None, psycopg2=None)\n"
+    )
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize("variable", ["HISTORY_DATABASE_URL", "DATABASE_URL"])
+def test_a_missing_driver_is_one_sentence_that_says_what_to_install(
+    without_driver: str, variable: str
+) -> None:
+    ran = manage("check", PYTHONPATH=without_driver, **{variable: "postgres://u@h/x"})
+
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == (
+        f"manage.py: {variable} names a PostgreSQL database, and no driver for it is installed: "
+        'run `python -m pip install "psycopg[binary]"`.\n'
+    )
