@@ -9,6 +9,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 BIN = env -u HISTORY_DATABASE_URL -u HISTORY_LAYOUT .venv/bin
 MANAGE = $(BIN)/python manage.py
 TEST_OPTIONS ?= -n auto --dist worksteal
+BENCH_OPTIONS ?=
 
 # Run a command of manage.py and show it as a person would type it.
 run = @echo '$$ .venv/bin/python manage.py $(1)' && $(MANAGE) $(1) && echo
@@ -24,7 +25,7 @@ help:
 	@echo "make types   mypy, strict"
 	@echo "make check   Django's checks, and that no migration is missing"
 	@echo "make matrix  the tests on every supported Python and Django"
-	@echo "make bench   the benchmarks"
+	@echo "make bench   the benchmarks; options (--size M, --only NAME) go in BENCH_OPTIONS"
 	@echo "make clean   remove what the other targets made, but for the ledger"
 
 demo: .venv/.installed-demo demo/secret_key demo/history.db
@@ -61,7 +62,7 @@ matrix: .venv/.installed-matrix
 	.ci/matrix
 
 bench: .venv/.installed-tests
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(BENCH_OPTIONS)
 
 clean:
 	rm -rf .venv .tox .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,4 +1,7 @@
-"""Run the benchmarks: ``python -m benchmarks [--size S]``; one JSON line a measurement."""
+"""Compare what this package does with plain alternatives; one JSON line a measurement.
+
+Stores are written to a temporary folder, used by all measurements of their size, and removed.
+"""
 
 from __future__ import annotations
 
@@ -6,59 +9,49 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import django
 
-from .stores import SIZES, Size, write_store
+from .stores import SIZES
 
 
-@contextmanager
-def _stage() -> Iterator[Path]:
-    """Set Django up over a ledger of its own in a folder that is removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="history-bench-") as folder:
+def main(arguments: list[str]) -> None:
+    """Parse the command line and run, over a ledger of its own that is removed afterwards."""
+    options = _options(arguments)
+    with tempfile.TemporaryDirectory(prefix="history-bench-", dir=options.folder) as folder:
         os.environ["DJANGO_SETTINGS_MODULE"] = "project.settings"
         os.environ["DATABASE_URL"] = f"sqlite:///{folder}/ledger.db"
         os.environ["HISTORY_DATABASE_URL"] = f"sqlite:///{folder}/history.db"
         django.setup()
         from django.core.management import call_command
 
+        from .runs import run
+
         call_command("migrate", verbosity=0)
-        yield Path(folder)
+        run(
+            Path(folder),
+            options.size or ["S"],
+            only=options.only,
+            server=options.postgres,
+            rounds=options.rounds,
+        )
 
 
-def _run(folder: Path, name: str, size: Size) -> None:
-    from . import disk, measurements
-
-    for journal_mode in ("delete", "wal"):
-        path = folder / f"{journal_mode}.db"
-        write_store(path, size, journal_mode=journal_mode)
-        measurements.point_at(path)
-        works = [disk.peak_of_a_vacuum, measurements.longest_wait_of_a_writer]
-        if journal_mode == "delete":
-            works = [
-                measurements.pages_of_measuring,
-                measurements.pages_of_choosing,
-                measurements.time_of_measuring,
-                measurements.time_of_measuring_by_key,
-                measurements.time_of_measuring_again,
-                measurements.bytes_written_by_removing,
-                *works,
-            ]
-        for work in works:
-            print(work(path).as_json(name), flush=True)
-        path.unlink()
-
-
-def main(arguments: list[str]) -> None:
-    """Parse the command line and run."""
+def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--size", choices=SIZES, default="S", help="the store to write")
-    size = parser.parse_args(arguments).size
-    with _stage() as folder:
-        _run(folder, size, SIZES[size])
+    parser.add_argument(
+        "--size", action="append", choices=SIZES, help="a store to write; repeatable (default: S)"
+    )
+    parser.add_argument(
+        "--only", action="append", metavar="NAME", help="run no other measurement; repeatable"
+    )
+    parser.add_argument(
+        "--postgres", metavar="URL", help="a server where databases may be created, to measure too"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="how often what is timed is done")
+    parser.add_argument("--folder", type=Path, help="where the temporary folder is made")
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":
