@@ -141,11 +141,11 @@ class Heartbeat:
             leases.give_up(self._owner, closed)
             now = time.monotonic()
             if self._beat_at is None or now >= self._beat_at:
-                leases.forget_expired()
-                if leases.renew(self._owner) != total:  # they ran out while this process slept
+                if leases.renew(self._owner) != total:  # forgotten while this process slept
                     self._in_use.start_over()
                     self._owner = ""
                     self._in_use.news.set()
+                leases.forget_expired()
             self._beat_at = now + BEAT_SECONDS if total else None
 
     def _give_up(self) -> None:

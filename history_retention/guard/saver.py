@@ -23,7 +23,10 @@ CONFIGURED = frozenset({"get", "get_tuple", "put", "put_writes", "get_delta_chan
 NAMED = frozenset({"copy_thread"})
 """Methods whose arguments are thread ids."""
 
-CONTEXTS = frozenset({"__enter__", "__exit__", "__aenter__", "__aexit__"})
+ENDS = frozenset({"__exit__", "__aexit__"})
+"""Methods after which the saver is closed."""
+
+CONTEXT = ENDS | {"__enter__", "__aenter__"}
 """What only some savers have."""
 
 
@@ -32,9 +35,10 @@ class GuardedSaver(BaseCheckpointSaver[Any]):
     """Any saver of LangGraph, whose threads no sweep removes while they are open.
 
     ``GuardedSaver(SqliteSaver(connection))`` goes wherever the saver did. A thread counts as open
-    from the moment a graph first reads or writes its state until the wrapper is garbage collected
-    or its process ends, however long the agent is idle; ``release`` ends that sooner, and ``idle``
-    does for every thread that was not used for so long, as a server needs it that never ends.
+    from the moment a graph first reads or writes its state until the wrapper is left, garbage
+    collected or its process ends, however long the agent is idle; ``release`` ends that sooner,
+    and ``idle`` does for every thread that was not used for so long, as a server needs it that
+    never ends.
     Whatever else is asked of it, the saver itself does. It waits for no database of its own.
     """
 
@@ -72,8 +76,10 @@ class GuardedSaver(BaseCheckpointSaver[Any]):
             raise AttributeError(name)  # of a copy in the making, or a protocol
         return getattr(self._guarded, name)
 
-    def _open(self, *thread_ids: object) -> None:
-        """Lease the threads, before their state is touched."""
+    def _before(self, name: str, thread_ids: Sequence[object]) -> None:
+        """Lease the threads that a method works on before it does, or let all go at the end."""
+        if name in ENDS:
+            self.release_all()
         for thread_id in thread_ids:
             heartbeat.ensure()
             if not self._open_threads.touch(str(thread_id)):
@@ -115,7 +121,7 @@ def _class_over(saver_type: Any) -> type[GuardedSaver]:
     """
     names = [name for name in dir(BaseCheckpointSaver) if not name.startswith("_")]
     members: dict[str, Any] = {}
-    for name in [*names, *sorted(CONTEXTS)]:
+    for name in [*names, *sorted(CONTEXT)]:
         base, own = getattr(BaseCheckpointSaver, name, None), getattr(saver_type, name, None)
         if not callable(own):
             if base is not None:
@@ -144,14 +150,14 @@ def _method(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
 
         @wraps(own)
         async def call_later(self: GuardedSaver, *args: Any, **kwargs: Any) -> Any:
-            self._open(*threads_of(args, kwargs))
+            self._before(name, threads_of(args, kwargs))
             return self._wrapped(await getattr(self._guarded, name)(*args, **kwargs))
 
         return call_later
 
     @wraps(own)
     def call(self: GuardedSaver, *args: Any, **kwargs: Any) -> Any:
-        self._open(*threads_of(args, kwargs))
+        self._before(name, threads_of(args, kwargs))
         return self._wrapped(getattr(self._guarded, name)(*args, **kwargs))
 
     return call

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import sqlite3
 import subprocess
-import sys
-from contextlib import closing
+from collections import Counter
+from contextlib import AbstractContextManager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ..commands import PROJECT, environment, manage
+from ..commands import manage
 from ..faults.children import PATIENCE_SECONDS, started, sweep
 from ..store_files import ConversationRow, ThreadRows, threads_in, write_store
 from ..vendor_reader import read_back
-from .agents import agent, leased_in, let_leases_run_out, wait_until
+from .agents import agent, leased_in, leases_in, let_leases_run_out, running, wait_until
 
 RECLAIM = ("history_reclaim", "--no-input", "--format=json")
 PRUNE = ("history_prune", "--all", "--no-input", "--format=json")
@@ -24,8 +24,9 @@ READOUT = ("history_readout", "--format=json")
 
 LEASES_AND_ENDS = """
 import sys
-import time
 import django
+from django.conf import settings
+settings.DATABASES["default"]["OPTIONS"]["timeout"] = {ledger_timeout}
 django.setup()
 from history_retention.guard import lease
 with lease("open"):
@@ -150,7 +151,7 @@ def test_a_process_ends_although_the_ledger_is_locked_for_longer_than_anyone_wai
 ) -> None:
     with closing(sqlite3.connect(ledger, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with ending_process(store, ledger, "", "timeout=600") as process:
+        with ending_process(store, ledger, "", ledger_timeout=600) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "in\n"
             process.communicate("\n", timeout=PATIENCE_SECONDS)
@@ -208,29 +209,12 @@ def test_an_agent_far_in_the_future_of_another_hosts_clock_is_still_seen(
 
 def owners_in(ledger: Path) -> list[tuple[str, int]]:
     """Return the leased threads with how many have each."""
-    with closing(sqlite3.connect(ledger)) as connection:
-        return connection.execute(
-            "SELECT thread_id, COUNT(DISTINCT owner) FROM history_retention_lease"
-            " GROUP BY 1 ORDER BY 1"
-        ).fetchall()
-
-
-def running(script: str, store: Path, ledger: Path, **environ: str) -> subprocess.Popen[str]:
-    """Start a program of the bundled project."""
-    return subprocess.Popen(
-        [sys.executable, "-c", script],
-        cwd=PROJECT,
-        env=environment(store, ledger) | {"DJANGO_SETTINGS_MODULE": "project.settings", **environ},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+    return sorted(Counter(thread_id for thread_id, _, _ in leases_in(ledger)).items())
 
 
 def ending_process(
-    store: Path, ledger: Path, ending: str, options: str = ""
-) -> subprocess.Popen[str]:
+    store: Path, ledger: Path, ending: str, *, ledger_timeout: int = 20
+) -> AbstractContextManager[subprocess.Popen[str]]:
     """Start a process that leases a thread until it is told to end, in this way."""
-    environ = {"DATABASE_URL": f"sqlite:///{ledger}?{options}"} if options else {}
-    return running(LEASES_AND_ENDS.format(ending=ending), store, ledger, **environ)
+    script = LEASES_AND_ENDS.format(ending=ending, ledger_timeout=ledger_timeout)
+    return running(script, store, ledger)
