@@ -192,7 +192,9 @@ OLD, FRESH = (NOW - 40 * DAY).isoformat(), (NOW - DAY).isoformat()
 
 @pytest.mark.parametrize(
     "checkpoint_id",
-    ["", "1", "undefined", str(UUID(int=4, version=4)), "019ad2aa-0000-7000-8000-000000000000",
+    ["", "1", "undefined", "zf1cd46f-1016-6000-8000-000000000000",
+     "-f1cd46f-1016-6000-8000-000000000000", "1f1cd46f-1016-6000-8000-0000000000000",
+     str(UUID(int=4, version=4)), "019ad2aa-0000-7000-8000-000000000000",
      "01JDXK3V5Q8Z0000000000000"],
 )  # fmt: skip
 def test_a_row_whose_id_tells_no_time_is_dated_by_what_it_says_of_itself(
