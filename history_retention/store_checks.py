@@ -22,8 +22,8 @@ from .stores.base import Store, Tables
 from .stores.opening import tables_of
 
 STATE_MODELS = (Checkpoint, CheckpointWrite, LangGraphWrite)
-LATER_COLUMNS = {"task_path"}
-"""Columns of the state tables that only newer files have; nothing here needs them."""
+LATER_COLUMNS = {"task_path", "blob"}
+"""Columns of the state tables that only newer files or servers have; no file needs them."""
 
 DATING_COLUMNS = {"conversations": ("started_ts",), "sessions": ("conversation_id", "ts")}
 """Columns that tell when a conversation was last active."""
@@ -70,7 +70,8 @@ def _closed_message(alias: str, error: HistoryRetentionError) -> CheckMessage:
     checks before it connects, and connecting would create the file.
     """
     place = f'DATABASES["{alias}"]["NAME"] = "/path/to/history.db"'
-    if "sqlite" not in connections.settings[alias]["ENGINE"]:
+    is_file = "sqlite" in connections.settings[alias]["ENGINE"]
+    if not is_file:
         place = f'DATABASES["{alias}"] = dj_database_url.parse("postgres://user@host/name")'
     if isinstance(error, StoreMissing):
         return an_error(f"{error} Its agent creates it.", place, "E009")
@@ -84,11 +85,12 @@ def _closed_message(alias: str, error: HistoryRetentionError) -> CheckMessage:
         return an_error(str(error), place, "E007")
     if not found:
         return a_warning(f"{alias}: the database has no tables yet.", place, "W003")
-    return an_error(" ".join([str(error), *_lacking(found)]), place, "E007")
+    lacking = _lacking(found) if is_file else ()
+    return an_error(" ".join([str(error), *lacking]), place, "E007")
 
 
 def _lacking(found: Tables) -> Iterator[str]:
-    """Say which columns the state tables lack."""
+    """Say which columns the state tables of a file lack."""
     for model in STATE_MODELS:
         table = model._meta.db_table
         needed = {str(field.column) for field in model._meta.concrete_fields} - LATER_COLUMNS

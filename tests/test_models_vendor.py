@@ -106,7 +106,7 @@ def test_a_row_is_found_by_its_composite_key(store: Path) -> None:
     ("model", "payload"),
     [
         (Checkpoint, {"checkpoint", "metadata"}),
-        (CheckpointWrite, {"value"}),
+        (CheckpointWrite, {"value", "blob", "task_path"}),
         (Session, {"prompt", "response"}),
     ],
 )

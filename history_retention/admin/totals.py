@@ -9,6 +9,7 @@ from django.utils.timesince import timesince
 
 from ..conf import get_settings
 from ..models import Measurement, Sweep
+from ..stores import LAYOUTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,12 @@ class StoreTotals:
     def ago(self) -> str:
         """Say how long ago the measurement was, as "3 hours"."""
         return timesince(self.measurement.measured_at, depth=1) if self.measurement else ""
+
+    @property
+    def is_on_server(self) -> bool:
+        """Tell whether the bytes measured are those of tables, and none is a file's."""
+        layout = LAYOUTS.get(self.measurement.layout) if self.measurement else None
+        return layout is not None and layout.vendor != "sqlite"
 
 
 def totals_of(stores: Iterable[str]) -> list[StoreTotals]:

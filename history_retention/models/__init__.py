@@ -3,11 +3,19 @@
 from .batches import Batch
 from .leases import Lease
 from .ledger import Hold, Measurement, Sweep, Thread
-from .vendor import Checkpoint, CheckpointWrite, Conversation, LangGraphWrite, Session
+from .vendor import (
+    Checkpoint,
+    CheckpointBlob,
+    CheckpointWrite,
+    Conversation,
+    LangGraphWrite,
+    Session,
+)
 
 __all__ = [
     "Batch",
     "Checkpoint",
+    "CheckpointBlob",
     "CheckpointWrite",
     "Conversation",
     "Hold",

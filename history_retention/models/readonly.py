@@ -8,8 +8,10 @@ from typing import ClassVar, NoReturn, Self, TypeVar, cast
 from django.db import connections, models
 
 from ..conf import store_options
-from ..exceptions import StoreMissing, StoreReadOnly
-from ..stores import paths, sqlite
+from ..exceptions import LayoutUnknown, StoreMissing, StoreReadOnly, StoreUnreadable
+from ..stores import paths
+from ..stores.opening import tables_of
+from ..stores.postgres import is_on_search_path
 
 M = TypeVar("M", bound="VendorModel")
 
@@ -87,8 +89,8 @@ class StoredRows(models.Manager[M]):
     def for_store(self, alias: str) -> ReadOnlyQuerySet[M]:
         """Return the rows of one store, leaving out the columns that its table lacks.
 
-        Empty when the store or the table is not there. Raises UsageError for an alias that is no
-        store, StoreUnreadable or StoreBusy for a file that cannot be looked into.
+        Empty when the store or the table is not there, or has no such key. Raises UsageError for
+        an alias that is no store, StoreUnreadable or StoreBusy for one that cannot be looked into.
         """
         options = self.model._meta
         rows = self.get_queryset().using(alias)
@@ -127,11 +129,14 @@ class VendorModel(models.Model):
 
 def _columns(alias: str, table: str) -> Collection[str]:
     """Return the columns of a store's table; none when this version finds no such table."""
-    store_options(alias)
-    if connections[alias].vendor != "sqlite":
-        return ()
     try:
-        with sqlite.opened(alias) as file:
-            return file.tables().get(table, ())
-    except StoreMissing:
+        columns = tables_of(alias).get(table, ())
+    except (StoreMissing, LayoutUnknown):  # no file, or a kind of database with no store in it
         return ()
+    schema = store_options(alias).schema
+    if columns and not is_on_search_path(alias, schema, table):
+        raise StoreUnreadable(
+            f"{alias}: {table} lies in schema {schema!r}, where Django's models do not look: put "
+            f'"options": "-c search_path={schema}" into OPTIONS of {alias!r} in DATABASES.'
+        )
+    return columns

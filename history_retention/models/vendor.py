@@ -17,7 +17,11 @@ from .readonly import VendorModel
 
 
 class Checkpoint(VendorModel):
-    """The whole state of a thread after one step. LangGraph's table, in all of its savers."""
+    """The whole state of a thread after one step. LangGraph's table, in all of its savers.
+
+    In PostgreSQL ``checkpoint`` and ``metadata`` are JSON, read here as its text, and values lie
+    in ``CheckpointBlob``. The shallow saver's table has no ``checkpoint_id``, so no rows here.
+    """
 
     on_demand_fields = ("checkpoint", "metadata")
 
@@ -62,12 +66,46 @@ class _Write(VendorModel):
 
 
 class CheckpointWrite(_Write):
-    """A write as Gaunt Sloth keeps it. Gaunt Sloth's table."""
+    """A write as Gaunt Sloth keeps it. Gaunt Sloth's table, and one of LangGraph's.
+
+    LangGraph's PostgreSQL savers keep ``blob`` instead of ``value``, and ``task_path`` since their
+    migration 9; a table has the one or the others.
+    """
+
+    on_demand_fields = ("value", "blob", "task_path")
+
+    blob = models.BinaryField(_("value in PostgreSQL"), null=True)
+    task_path = models.TextField(_("task path"))
 
     class Meta(_Write.Meta):
         db_table = "checkpoint_writes"
         verbose_name = _("checkpoint write")
         verbose_name_plural = _("checkpoint writes")
+
+
+class CheckpointBlob(VendorModel):
+    """A value of a channel, which the checkpoints of a thread share. LangGraph's table.
+
+    Its PostgreSQL savers alone have it; the shallow one keeps no ``version``, so no rows here.
+    """
+
+    on_demand_fields = ("blob",)
+
+    pk = models.CompositePrimaryKey("thread_id", "checkpoint_ns", "channel", "version")
+    thread_id = models.TextField(_("thread"))
+    checkpoint_ns = models.TextField(_("namespace"))
+    channel = models.TextField(_("channel"))
+    version = models.TextField(_("version"))
+    type = models.TextField(_("encoding"))
+    blob = models.BinaryField(_("value"), null=True)
+
+    class Meta(VendorModel.Meta):
+        db_table = "checkpoint_blobs"
+        verbose_name = _("checkpoint blob")
+        verbose_name_plural = _("checkpoint blobs")
+
+    def __str__(self) -> str:
+        return f"{self.thread_id}: {self.channel} {self.version}"
 
 
 class LangGraphWrite(_Write):

@@ -199,6 +199,20 @@ def only_one(alias: str, work: str, schema: str, *, shared: bool = False) -> Ite
         database.close()
 
 
+def is_on_search_path(alias: str, schema: str, table: str) -> bool:
+    """Tell whether the table's bare name means the one in the schema; empty: wherever it is."""
+    if not schema:
+        return True
+    with opened(alias, schema) as database:
+        bare = connections[alias].ops.quote_name(table)
+        return bool(
+            database.value(
+                "SELECT to_regclass(%s) IS NOT DISTINCT FROM to_regclass(%s)",
+                [bare, database.name(table)],
+            )
+        )
+
+
 def lock_key(schema: str, work: str) -> int:
     """Return the number of an advisory lock; such locks are a database's own already."""
     digest = blake2b(f"history_retention/{schema}/{work}".encode(), digest_size=8).digest()
