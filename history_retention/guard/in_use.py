@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from queue import Empty, SimpleQueue
@@ -62,9 +63,10 @@ class InUse:
     def touch(self, opened: OpenThreads, thread_id: str, now: float) -> bool:
         """Note that a saver works on the thread; False when another had to be let go for it."""
         with self._lock:
-            if opened.touched_at.pop(thread_id, None) is None:
+            if thread_id not in opened.touched_at:
                 self._begin((opened.store, thread_id))
             opened.touched_at[thread_id] = now
+            opened.touched_at.move_to_end(thread_id)
             self._drop_idle(opened, now)
             if len(opened.touched_at) <= MOST_THREADS:
                 return True
@@ -139,8 +141,7 @@ class InUse:
             self._drop_oldest(opened)
 
     def _drop_oldest(self, opened: OpenThreads) -> None:
-        thread_id = next(iter(opened.touched_at))
-        del opened.touched_at[thread_id]
+        thread_id, _ = opened.touched_at.popitem(last=False)
         self._end((opened.store, thread_id))
 
     def _before_fork(self) -> None:
@@ -165,7 +166,7 @@ class OpenThreads:
 
     def __init__(self, in_use: InUse, store: str, idle: timedelta | None) -> None:
         self.store = store
-        self.touched_at: dict[str, float] = {}
+        self.touched_at: OrderedDict[str, float] = OrderedDict()
         self._in_use = in_use
         self._idle_seconds = None if idle is None else idle.total_seconds()
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from django.db import models
+from django.db import models, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 LEASE = timedelta(minutes=10)
 """How long a lease outlasts its last renewal, and so its owner's death."""
+
+NEVER_SEEN = datetime(1970, 1, 1, tzinfo=UTC)
+"""When a lease expires until the statement after its own, in the same transaction."""
 
 ROWS_A_STATEMENT = 500
 ESCAPED = "json:"
@@ -44,17 +47,15 @@ class LeaseQuerySet(models.QuerySet["Lease"]):
                 store=store,
                 thread_id=Lease.stored_id(thread_id),
                 owner=owner,
-                expires_at=Now() + LEASE,
+                expires_at=NEVER_SEEN,
             )
             for store, thread_id in threads
         )
         while batch := list(islice(rows, ROWS_A_STATEMENT)):
-            self.bulk_create(
-                batch,
-                update_conflicts=True,
-                unique_fields=["digest"],
-                update_fields=["expires_at"],
-            )
+            with transaction.atomic(using=self.db):
+                self.bulk_create(batch, ignore_conflicts=True)
+                taken = self.filter(digest__in=[lease.digest for lease in batch])
+                taken.update(expires_at=Now() + LEASE)  # in one expression, not one a row
 
     def renew(self, owner: str) -> int:
         """Let all of the owner's leases begin a new term; return how many there are."""
