@@ -62,7 +62,7 @@ def pages(stage: Stage) -> Iterator[Comparison]:
         against="leaf and interior pages of the state tables and of those that name threads",
         against_value=leaves + names,
         goal=Goal(at_most=1.06),
-        note=f"overflow pages there: {found['checkpoints', 'overflow']:,}",
+        note=f"overflow pages there: {found.get(('checkpoints', 'overflow'), 0):,}",
     )
     before = bytes_read()
     chosen()
