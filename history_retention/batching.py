@@ -20,7 +20,7 @@ from .facts import Ending
 from .models import Batch, Sweep
 from .outcomes import Removed
 from .processes import is_gone, this_process
-from .recording import SIGN_OF_LIFE_SECONDS, ledger
+from .recording import SIGN_OF_LIFE_SECONDS, ledger, storable
 from .sweeping import Swept
 
 SILENCE = timedelta(seconds=60)
@@ -55,10 +55,10 @@ def _taken(batch: Batch, now: datetime) -> bool:
 
 def _is_abandoned(batch: Batch, now: datetime) -> bool:
     """Tell whether the batch's owner is gone: provably, or for want of a sign of life."""
-    if batch.noted_at is None or now - batch.noted_at > SILENCE:
-        return True
     if batch.owner == this_process():
         return batch.pk not in _mine
+    if batch.noted_at is None or abs(now - batch.noted_at) > SILENCE:  # or by another clock
+        return True
     return is_gone(batch.owner)
 
 
@@ -101,12 +101,20 @@ class Progress:
         self._started_with = batch.dealt_with
 
     def note(self, swept: Swept) -> None:
-        """Note what was committed since the last time."""
+        """Note what was committed since the last time.
+
+        A batch only ever goes forward: who was taken for dead may have come further by now than
+        whoever took it over.
+        """
         now, before = swept.removed, self._removed
         skipped = len(swept.skipped)
+        if (now, skipped) == (before, self._skipped):
+            return
         with ledger(), transaction.atomic(using=Batch.objects.db):
             Batch.objects.filter(pk=self._batch.pk).update(
-                dealt_with=self._started_with + now.thread_count + skipped,
+                dealt_with=Greatest(
+                    F("dealt_with"), Value(self._started_with + now.thread_count + skipped)
+                ),
                 noted_at=self._clock(),
             )
             Sweep.objects.filter(pk=self._batch.sweep_id).update(
@@ -125,7 +133,8 @@ def release(batch: Batch, error: str = "") -> None:
     """Let go of the batch; an error keeps others from taking it again."""
     _mine.discard(batch.pk)
     with ledger():
-        Batch.objects.filter(pk=batch.pk, owner=this_process()).update(owner="", error=error)
+        mine = Batch.objects.filter(pk=batch.pk, owner=this_process())
+        mine.update(owner="", error=storable(error))
 
 
 def throttled(sweep: Sweep, bytes_per_second: int) -> Callable[[int], float]:
@@ -137,8 +146,8 @@ def throttled(sweep: Sweep, bytes_per_second: int) -> Callable[[int], float]:
         with ledger():
             mine = Sweep.objects.filter(pk=sweep.pk)
             mine.update(paced_until=Greatest(F("paced_until"), Value(now)) + seconds)
-            until: float = mine.values_list("paced_until", flat=True).get()
-        return until - now
+            until = mine.values_list("paced_until", flat=True).first()
+        return (until or now) - now
 
     return wait
 
@@ -146,7 +155,10 @@ def throttled(sweep: Sweep, bytes_per_second: int) -> Callable[[int], float]:
 def ended(sweep: Sweep, now: datetime) -> Ending | None:
     """Close the sweep if nothing of it is left to do; None when it goes on or is closed by now."""
     with ledger():
-        sweep.refresh_from_db()
+        try:
+            sweep.refresh_from_db()
+        except Sweep.DoesNotExist:
+            return None
         left = sweep.batches.open()
         if sweep.cancelled_at is not None:
             at_work = [each for each in left.exclude(owner="") if not _is_abandoned(each, now)]

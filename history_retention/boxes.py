@@ -87,9 +87,18 @@ class Boxes:
         self._box_seconds = self._box_seconds / 2 if is_long else self._pace.box_seconds
         return True
 
-    def rest(self, byte_count: int) -> None:
-        """Leave the lock to others, and wait for what a throttled box removed."""
+    def wait_for_turn(self) -> None:
+        """Wait for what others have removed under the same limit."""
+        _rest(self._pace.throttled(0), self._stop)
+
+    def rest(self, byte_count: int, *, is_last: bool = False) -> None:
+        """Leave the lock to others, and wait for what a throttled box removed.
+
+        What the last one removed is left for others to wait for.
+        """
         throttled = self._pace.throttled(byte_count)
+        if is_last:
+            return
         _rest(max(self._pace.gap_seconds, self._held_seconds, throttled), self._stop)
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from django.db import Error
+from django.db import Error, connections, router
 
 from . import witnesses
 from .admission import left_behind, outermost, require_no_shared_sweep_beside
@@ -42,10 +42,14 @@ _OWN_FIELDS = [
 
 @contextmanager
 def ledger() -> Iterator[None]:
-    """Turn a database error of the ledger into LedgerMissing, which says to migrate."""
+    """Turn a database error of the ledger into LedgerMissing, which says to migrate.
+
+    A connection that its server has ended is let go of, so that the next use makes a new one.
+    """
     try:
         yield
     except Error as error:
+        connections[router.db_for_write(Sweep)].close_if_unusable_or_obsolete()
         raise LedgerMissing(
             f"The ledger in database 'default' cannot be used ({error}); run `python manage.py "
             "migrate`, or let this user read and write that database, then run this again."
@@ -217,7 +221,7 @@ class SweepRecord:
         """
         sweep = self._sweep
         sweep.ending = ending
-        sweep.error = error
+        sweep.error = storable(error)
         sweep.finished_at = finished_at
         if space is not None:
             sweep.file_bytes_after = space.file_bytes

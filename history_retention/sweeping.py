@@ -50,6 +50,7 @@ def sweep(
     boxes = Boxes(store, pace, stop)
     done = 0
     try:
+        boxes.wait_for_turn()
         while done < len(threads):
             if stop():
                 swept.ending = Ending.INTERRUPTED
@@ -60,8 +61,8 @@ def sweep(
             done += len(box.removed) + len(box.skipped)
             _count(swept, box)
             committed()
-            if done < len(threads):
-                boxes.rest(sum(thread.byte_count for thread in box.removed))
+            byte_count = sum(thread.byte_count for thread in box.removed)
+            boxes.rest(byte_count, is_last=done == len(threads))
     except HistoryRetentionError as error:
         swept.ending = Ending.PARTIAL if swept.removed.thread_count else Ending.FAILED
         swept.error = str(error)

@@ -83,9 +83,10 @@ def prune(
     workers.TASK,
     acks_late=True,
     reject_on_worker_lost=True,
-    autoretry_for=(HistoryRetentionError,),
-    default_retry_delay=15,
-    max_retries=20,
+    autoretry_for=(HistoryRetentionError, ImproperlyConfigured),
+    retry_backoff=15,
+    retry_jitter=False,
+    max_retries=150,  # for about a day: 10 minutes are the longest between two
 )
 def sweep_batch(sweep_id: int) -> schedule.Counts:
     """Take one batch of a sweep that workers share; who is killed in it gets it back."""

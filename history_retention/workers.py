@@ -9,6 +9,8 @@ message that comes twice or never cost nothing.
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +18,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from django.db import Error
 from django.utils import timezone
 
 from . import batching, recording
@@ -30,7 +33,7 @@ from .planning import recorded_bounds
 from .stores import open_store
 from .stores.base import Store, parts
 from .sweeping import Swept, sweep
-from .vacuuming import vacuum_after
+from .vacuuming import not_vacuumed, vacuum_after
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -39,6 +42,12 @@ TASK = "history_retention.sweep_batch"
 ROWS_A_BATCH = 20_000
 AGAIN_SECONDS = 15.0
 """When to ask again for a batch whose owner cannot be told from a dead one yet."""
+
+MESSAGE_SECONDS = 30.0
+"""How long one message is worked on. Then another goes on with its batch, so that neither a time
+limit of the host's tasks nor a broker that delivers again what took too long ever meets one."""
+
+logger = logging.getLogger(__name__)
 
 Clock = Callable[[], datetime]
 
@@ -65,10 +74,13 @@ def hand_over(
 ) -> Sweep:
     """Put the plan in the ledger, batch by batch, and tell the workers; return its sweep.
 
-    Raises SweepRunning while another sweep of the store is at work, UsageError without Celery,
-    and HistoryRetentionError when its broker cannot be reached: then nothing will be removed.
+    Raises SweepRunning while another sweep of the store is at work, UsageError without Celery or
+    without a thread, and HistoryRetentionError when the broker cannot be reached: then nothing
+    will be removed.
     """
     _celery()
+    if not plan.threads:
+        raise UsageError(f"{plan.database}: this plan has no thread to hand to workers.")
     with open_store(plan.database) as store, store.only_one("sweep"):
         threads = sorted(plan.threads, key=attrgetter("thread_id"))
         record = recording.SweepRecord(
@@ -85,11 +97,12 @@ def hand_over(
             batches=list(parts(threads, lambda thread: thread, ROWS_A_BATCH)),
         )
         at_once = store.sweeps_side_by_side
-    handed = Sweep.objects.get(pk=record.sweep_id)
     try:
+        with recording.ledger():
+            handed = Sweep.objects.get(pk=record.sweep_id)
         send(handed.pk, message_count=handed.batch_count if at_once else 1)
-    except HistoryRetentionError:
-        cancel(handed.pk, now=clock())
+    except BaseException:  # Ctrl-C too, while a broker does not answer
+        cancel(record.sweep_id, now=clock())
         raise
     return handed
 
@@ -99,8 +112,7 @@ def work(sweep_id: int, *, clock: Clock = timezone.now) -> Worked:
     with recording.ledger():
         shared = batching.going_on().filter(pk=sweep_id).first()
     if shared is None:
-        _end(sweep_id, clock)
-        return Worked()
+        return Worked(again_seconds=None if _end(sweep_id, clock) else AGAIN_SECONDS)
     with open_store(shared.store) as store:
         try:
             with store.only_one("sweep", shared=store.sweeps_side_by_side):
@@ -114,27 +126,36 @@ def work(sweep_id: int, *, clock: Clock = timezone.now) -> Worked:
             removed=swept.removed,
             skipped_threads=len(swept.skipped),
             error=swept.error,
-            again_seconds=_again(shared, store, had_one=batch is not None),
+            again_seconds=_again(shared, store, batch),
         )
 
 
-def _again(shared: Sweep, store: Store, *, had_one: bool) -> float | None:
-    """Say when the next message is due: at once where batches go one by one, or never."""
+def _again(shared: Sweep, store: Store, batch: Batch | None) -> float | None:
+    """Say when the next message is due: at once where batches go one by one, or never.
+
+    At once as well for a batch that was let go of before its end.
+    """
     with recording.ledger():
-        if not (batching.going_on().filter(pk=shared.pk) and shared.batches.open()):
+        left = shared.batches.open()
+        if not (batching.going_on().filter(pk=shared.pk).exists() and left.exists()):
             return None
-    if not had_one:
-        return AGAIN_SECONDS
-    return None if store.sweeps_side_by_side else 0.0
+        if batch is None:
+            return AGAIN_SECONDS
+        is_unfinished = left.filter(pk=batch.pk, owner="").exists()
+    return 0.0 if is_unfinished or not store.sweeps_side_by_side else None
 
 
 def _sweep_batch(store: Store, shared: Sweep, batch: Batch, clock: Clock) -> Swept:
-    """Remove the batch's threads, from where an earlier owner left off."""
+    """Remove the batch's threads, from where an earlier owner left off.
+
+    What nobody expected fails this batch alone: the others of the sweep go on.
+    """
     settings = get_settings()
     limit = settings.max_bytes_per_second
     swept = Swept()
     progress = batching.Progress(batch, clock)
-    error = "The worker failed."
+    watch = batching.Watch(batch, clock)
+    until = time.monotonic() + MESSAGE_SECONDS
     try:
         sweep(
             store,
@@ -147,38 +168,58 @@ def _sweep_batch(store: Store, shared: Sweep, batch: Batch, clock: Clock) -> Swe
                 throttled=batching.throttled(shared, limit) if limit else unthrottled,
             ),
             protections=lambda: recording.protections(store.alias, clock()),
-            stop=batching.Watch(batch, clock).is_over,
+            stop=lambda: watch.is_over() or time.monotonic() >= until,
             committed=lambda: progress.note(swept),
         )
-        error = swept.error
     except Exception as unexpected:
-        error = f"{type(unexpected).__name__}: {unexpected}"
-        raise
-    except BaseException:  # told to stop: the next one goes on
-        error = ""
-        raise
+        logger.exception("%s: a batch of sweep %s failed", store.alias, shared.pk)
+        swept.error = f"{type(unexpected).__name__}: {unexpected}"
     finally:
-        with suppress(LedgerMissing):
-            recording.forget_threads(store.alias, swept.thread_ids)
-            batching.release(batch, error)
+        _let_go(store, batch, progress, swept)
     return swept
 
 
-def _end(sweep_id: int, clock: Clock, store: Store | None = None) -> None:
-    """Close the sweep once nothing of it is left; whoever does gives the space back."""
-    shared = Sweep.objects.filter(pk=sweep_id, ending=Ending.RUNNING, batch_count__gt=0).first()
-    if shared is None:
-        return
-    ending = batching.ended(shared, clock())
-    if ending is None or store is None:
-        return
-    removed = Removed(thread_count=shared.removed_threads, byte_count=shared.removed_bytes)
-    vacuumed = vacuum_after(store, Swept(ending=ending, removed=removed), None)
+def _let_go(store: Store, batch: Batch, progress: batching.Progress, swept: Swept) -> None:
+    """Record what the ledger has missed, and leave the batch to whoever comes next."""
+    with suppress(LedgerMissing):
+        progress.note(swept)
+    with suppress(LedgerMissing):
+        recording.forget_threads(store.alias, swept.thread_ids)
+    with suppress(LedgerMissing):
+        batching.release(batch, swept.error)
+
+
+def _end(sweep_id: int, clock: Clock, store: Store | None = None) -> bool:
+    """Close the sweep once nothing of it is left, and tell whether it is over.
+
+    Whoever closes it gives the space back.
+    """
     with recording.ledger():
-        Sweep.objects.filter(pk=sweep_id).update(
+        running = Sweep.objects.filter(ending=Ending.RUNNING, batch_count__gt=0)
+        shared = running.filter(pk=sweep_id).first()
+    if shared is None:
+        return True
+    ending = batching.ended(shared, clock())
+    if ending is not None and store is not None:
+        _give_back(store, shared, ending)
+    return ending is not None
+
+
+def _give_back(store: Store, shared: Sweep, ending: Ending) -> None:
+    """Vacuum as after any sweep; what refuses that does not change what the sweep did."""
+    removed = Removed(thread_count=shared.removed_threads, byte_count=shared.removed_bytes)
+    after = None
+    try:
+        vacuumed = vacuum_after(store, Swept(ending=ending, removed=removed), None)
+        after = store.space().file_bytes
+    except Error as error:
+        vacuumed = not_vacuumed(f"{store.alias}: not vacuumed ({error}).")
+    with recording.ledger():
+        Sweep.objects.filter(pk=shared.pk).update(
             vacuumed=vacuumed.ran,
             vacuum_reason=vacuumed.reason,
-            file_bytes_after=store.space().file_bytes,
+            vacuum_seconds=vacuumed.seconds,
+            file_bytes_after=after,
         )
 
 
@@ -213,12 +254,10 @@ def send(sweep_id: int, *, message_count: int = 1, seconds: float = 0) -> None:
     Raises UsageError without Celery, HistoryRetentionError when its broker cannot be reached.
     """
     celery = _celery()
-    from kombu.exceptions import OperationalError
-
     try:
         for _ in range(message_count):
             celery.send_task(TASK, args=[sweep_id], countdown=seconds, retry=False)
-    except (OperationalError, OSError) as error:
+    except Exception as error:  # each broker's client has errors of its own
         raise HistoryRetentionError(
             f"Celery's broker cannot be reached ({error}), so sweep {sweep_id} was not handed over."
             " Start it, or check the broker's address, and run this again."
@@ -227,7 +266,14 @@ def send(sweep_id: int, *, message_count: int = 1, seconds: float = 0) -> None:
 
 def require_workers() -> None:
     """Raise UsageError when no message could reach a worker of another process."""
-    if _celery().connection().transport.driver_type == "memory":
+    try:
+        driver = _celery().connection().transport.driver_type
+    except Exception as error:
+        raise UsageError(
+            f"Celery's broker_url cannot be used ({error}): correct it, or leave the sweep to this "
+            "process."
+        ) from error
+    if driver == "memory":
         raise UsageError(
             "Celery's broker is memory://, which no other process can read, so no worker would "
             "ever hear of this sweep: set broker_url to a real broker, or leave the sweep to this "
