@@ -19,9 +19,9 @@ from ..store_files import ThreadRows, add_threads
 from .commands import PRUNE, READOUT
 
 MODES = pytest.mark.parametrize("journal_mode", ["delete", "wal"])
-THREADS = {5: 3_000, 1: 12_000, 0: 1_500}
+THREADS = {5: 3_000, 2: 12_000, 0: 1_500}
 """How many threads go, by the seconds that the agent waits: one transaction of 12,000 holds the
-lock for longer than a second, as boxes without gaps between them do."""
+lock for longer than two seconds, as boxes without gaps between them do."""
 
 FILLER_BYTES = 120_000_000
 """Freed in one transaction, that holds the lock for longer than a second."""
@@ -97,7 +97,7 @@ def test_an_agent_that_writes_while_space_goes_back_in_steps_is_never_locked_out
         add_threads(store, [ThreadRows(thread_id="last", size=FILLER_BYTES)])
         agent.execute("DROP TABLE filler")
 
-    with writing(store, 1) as written:
+    with writing(store, 2) as written:
         ran = run("history_vacuum", "--incremental", "--no-input", "--format=json")
 
     assert (ran.status, ran.document["vacuum"]["ran"]) == (0, True)
