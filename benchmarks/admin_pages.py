@@ -25,13 +25,12 @@ ROWS_A_PAGE = 25
 
 
 class PlainThreads(TypedAdmin[Thread]):
-    """As many columns as ours has, each a plain field."""
+    """As many columns as ours has, each a plain field, in the order of the model."""
 
     list_display = (
         *("thread_id", "conversation_ids", "command", "project"),
         *("checkpoint_count", "byte_count", "last_activity", "state"),
     )
-    ordering = ("-byte_count",)
     list_per_page = ROWS_A_PAGE
     show_full_result_count = False
 
