@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from .boxes import Boxes, Pace
-from .exceptions import HistoryRetentionError
+from .exceptions import HistoryRetentionError, LedgerMissing
 from .facts import Ending, KeepReason, PlannedThread, SkipReason
 from .outcomes import Removed, SkippedThread
 from .stores.base import Store, parts
@@ -22,13 +22,17 @@ _SKIP_REASONS = {KeepReason.HELD: SkipReason.HELD, KeepReason.LEASED: SkipReason
 
 @dataclass(slots=True, kw_only=True)
 class Swept:
-    """What the boxes have done so far; grows by a commit at a time."""
+    """What the boxes have done so far; grows by a commit at a time.
+
+    ``ledger_refused`` tells that ``error`` is the ledger's and says nothing of the store.
+    """
 
     removed: Removed = field(default_factory=Removed)
     thread_ids: list[str] = field(default_factory=list)
     skipped: list[SkippedThread] = field(default_factory=list)
     ending: Ending = Ending.RUNNING
     error: str = ""
+    ledger_refused: bool = False
 
 
 def sweep(
@@ -66,6 +70,7 @@ def sweep(
     except HistoryRetentionError as error:
         swept.ending = Ending.PARTIAL if swept.removed.thread_count else Ending.FAILED
         swept.error = str(error)
+        swept.ledger_refused = isinstance(error, LedgerMissing)
     else:
         swept.ending = Ending.DONE
 

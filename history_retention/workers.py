@@ -108,7 +108,11 @@ def hand_over(
 
 
 def work(sweep_id: int, *, clock: Clock = timezone.now) -> Worked:
-    """Take one batch of the sweep and remove its threads; close the sweep after the last one."""
+    """Take one batch of the sweep and remove its threads; close the sweep after the last one.
+
+    Raises the store's own error or LedgerMissing when either is away: then the batch is left for
+    when they are back.
+    """
     with recording.ledger():
         shared = batching.going_on().filter(pk=sweep_id).first()
     if shared is None:
@@ -176,6 +180,8 @@ def _sweep_batch(store: Store, shared: Sweep, batch: Batch, clock: Clock) -> Swe
         swept.error = f"{type(unexpected).__name__}: {unexpected}"
     finally:
         _let_go(store, batch, progress, swept)
+    if swept.ledger_refused:
+        raise LedgerMissing(swept.error)
     return swept
 
 
@@ -186,7 +192,7 @@ def _let_go(store: Store, batch: Batch, progress: batching.Progress, swept: Swep
     with suppress(LedgerMissing):
         recording.forget_threads(store.alias, swept.thread_ids)
     with suppress(LedgerMissing):
-        batching.release(batch, swept.error)
+        batching.release(batch, "" if swept.ledger_refused else swept.error)
 
 
 def _end(sweep_id: int, clock: Clock, store: Store | None = None) -> bool:

@@ -71,17 +71,20 @@ def test_a_worker_that_is_told_to_stop_leaves_its_batch_to_the_next(
     assert threads_in(store) == set()
 
 
-def test_a_commit_that_the_ledger_missed_is_on_record_once_it_answers_again(
+def test_a_ledger_that_is_away_for_a_moment_costs_neither_the_batch_nor_a_count(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep = handed()
     fail_once(monkeypatch, batching.Progress, "note", LedgerMissing("The ledger is away."))
 
+    with pytest.raises(LedgerMissing, match="The ledger is away"):
+        workers.work(sweep.pk)
+    counted = Sweep.objects.get().removed_threads
     done = work_on(sweep)
 
-    assert threads_in(store) == {"t2"}
-    assert (done[0].removed.thread_count, done[0].error) == (2, "The ledger is away.")
-    assert (sweep.ending, sweep.removed_threads, sweep.skipped_threads) == ("partial", 5, 0)
+    assert (counted, [worked.removed.thread_count for worked in done]) == (2, [1, 3])
+    assert (sweep.ending, sweep.removed_threads, sweep.skipped_threads) == ("done", 6, 0)
+    assert threads_in(store) == set()
 
 
 def test_a_batch_is_let_go_of_even_when_the_readout_cannot_be_kept_up(
