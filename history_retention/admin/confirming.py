@@ -26,13 +26,13 @@ from django.utils.translation import ngettext
 from .. import services, workers
 from ..conf import get_settings
 from ..exceptions import UsageError
-from ..facts import Ending, Plan
+from ..facts import Ending, Plan, SkipReason
 from ..models import Sweep
 from .base import REFUSALS, OperationsAdmin, signed_in
 from .confirmation_rows import StorePage, store_page
 from .consent import MOST_THREADS, Agreed, held_against, opened, sealed
 from .log_entries import log_removal, log_sweep
-from .words import grouped, told, told_of_nothing
+from .words import grouped, kept_since, told, told_of_nothing
 
 REQUEST_SECONDS = 20.0
 """How long the sweeps of a request may take together; servers commonly end one after 30 s."""
@@ -168,7 +168,7 @@ def _carry_out(
         return
     user = signed_in(request)
     if get_settings().admin_uses_celery:
-        _hand_over(model_admin, request, kind, plan)
+        _hand_over(model_admin, request, kind, plan, skipped)
         return
     try:
         outcome = services.execute(
@@ -190,7 +190,11 @@ def _carry_out(
 
 
 def _hand_over(
-    model_admin: OperationsAdmin[Any], request: HttpRequest, kind: Sweep.Kind, plan: Plan
+    model_admin: OperationsAdmin[Any],
+    request: HttpRequest,
+    kind: Sweep.Kind,
+    plan: Plan,
+    skipped: Sequence[SkipReason],
 ) -> None:
     """Leave the removal to Celery workers, and say where to follow it."""
     user = signed_in(request)
@@ -207,5 +211,6 @@ def _hand_over(
         "%(store)s: %(count)s threads were handed to the workers.",
         len(plan.threads),
     ) % {"store": plan.database, "count": grouped(len(plan.threads))}
-    link = format_html('{} <a href="{}">{}</a>', words, page, _("Follow the sweep"))
+    sentences = " ".join([words, *kept_since(skipped)])
+    link = format_html('{} <a href="{}">{}</a>', sentences, page, _("Follow the sweep"))
     model_admin.message_user(request, link, messages.SUCCESS)

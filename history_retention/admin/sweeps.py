@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin, messages
+from django.contrib.admin.models import CHANGE, LogEntry
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
@@ -18,7 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from .. import workers
 from ..facts import Ending
 from ..models import Sweep
-from .base import OperationsAdmin, errors_as_messages, outside_transactions
+from .base import OperationsAdmin, errors_as_messages, outside_transactions, signed_in
 from .columns import RecordMedia, count, size, size_in_full
 from .filters import StoreFilter
 from .words import cell, grouped
@@ -111,7 +112,7 @@ class SweepAdmin(OperationsAdmin[Sweep]):
         is_running = sweep is not None and may_sweep(request, sweep) and is_going_on(sweep)
         offers = {
             "may_cancel": is_running,
-            "may_resume": is_running and sweep is not None and sweep.batch_count > 0,
+            "may_resume": is_running and sweep is not None and may_be_resumed(sweep),
         }
         return super().change_view(
             request, object_id, form_url, {**(extra_context or {}), **offers}
@@ -145,7 +146,7 @@ class SweepAdmin(OperationsAdmin[Sweep]):
                 "message too many does no harm."
             ),
             verb=gettext("Tell the workers again"),
-            act=lambda: workers.resume(pk),
+            act=lambda: _tell_again(pk),
             done=gettext("The workers were told of sweep %(sweep)s again.") % {"sweep": pk},
         )
 
@@ -171,6 +172,7 @@ class SweepAdmin(OperationsAdmin[Sweep]):
             return here
         if request.method == "POST":
             act()
+            LogEntry.objects.log_actions(signed_in(request).pk, [sweep], CHANGE, done)
             self.message_user(request, done, messages.SUCCESS)
             return here
         return self.operation_page(
@@ -191,5 +193,15 @@ def may_sweep(request: HttpRequest, sweep: Sweep) -> bool:
 
 
 def is_going_on(sweep: Sweep) -> bool:
-    """Tell whether the sweep runs and nobody has asked for its end."""
-    return sweep.ending == Ending.RUNNING and sweep.cancelled_at is None
+    """Tell whether the sweep runs. One that was cancelled may have lost who would close it."""
+    return sweep.ending == Ending.RUNNING
+
+
+def may_be_resumed(sweep: Sweep) -> bool:
+    """Tell whether there are workers to be told of it, and work for them."""
+    return sweep.batch_count > 0 and sweep.cancelled_at is None
+
+
+def _tell_again(pk: int) -> None:
+    workers.require_workers()
+    workers.resume(pk)

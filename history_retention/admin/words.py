@@ -63,7 +63,7 @@ def told(store: str, outcome: Outcome, skipped: Iterable[SkipReason]) -> str:
             "rows": counted_rows(removed.checkpoint_count + removed.write_count),
             "size": filesizeformat(removed.byte_count),
         },
-        *_kept_since(skipped),
+        *kept_since(skipped),
     ]
     if outcome.ending is Ending.INTERRUPTED:
         sentences.append(
@@ -76,10 +76,11 @@ def told(store: str, outcome: Outcome, skipped: Iterable[SkipReason]) -> str:
 def told_of_nothing(store: str, skipped: Iterable[SkipReason]) -> str:
     """Return that nothing was removed, and what was kept."""
     nothing = _("%(store)s: nothing was removed.") % {"store": store}
-    return " ".join([nothing, *_kept_since(skipped)])
+    return " ".join([nothing, *kept_since(skipped)])
 
 
-def _kept_since(skipped: Iterable[SkipReason]) -> list[str]:
+def kept_since(skipped: Iterable[SkipReason]) -> list[str]:
+    """Return a sentence for each reason why threads were left alone."""
     return [
         ngettext("%(count)s kept: %(reason)s.", "%(count)s kept: %(reason)s.", count)
         % {"count": grouped(count), "reason": SKIPPED_BECAUSE[reason]}

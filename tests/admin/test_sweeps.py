@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -69,6 +72,9 @@ def test_a_running_sweep_is_cancelled_from_its_page(
     assert messages_of(response)[0][0] == "success"
     assert "Cancel…" not in text_of(response)
     assert threads_in(measured) == EVERYONE
+    entry = LogEntry.objects.get()
+    assert (entry.user.username, entry.object_id) == ("staff", str(running.pk))
+    assert entry.change_message == f"Sweep {running.pk} ends after the threads it is at."
 
 
 def test_the_workers_are_told_again_of_a_sweep_whose_messages_were_lost(
@@ -79,6 +85,51 @@ def test_the_workers_are_told_again_of_a_sweep_whose_messages_were_lost(
     superuser.post(page_of(running, "resume"))
 
     assert sent == [running.pk]
+    assert LogEntry.objects.get().object_id == str(running.pk)
+
+
+def test_workers_that_no_message_reaches_are_not_said_to_be_told(
+    measured: Path, monkeypatch: pytest.MonkeyPatch, superuser: Client
+) -> None:
+    monkeypatch.setitem(app.conf, "broker_url", "memory://")
+    with monkeypatch.context() as before:
+        before.setattr(app, "send_task", lambda *_args, **_options: None)
+        sweep = workers.hand_over(services.plan_reclaim("history", now=NOW), trigger=Trigger.CODE)
+
+    response = superuser.post(page_of(sweep, "resume"), follow=True)
+
+    ((level, message),) = messages_of(response)
+    assert level == "error"
+    assert "broker is memory://, which no other process can read" in message
+    assert LogEntry.objects.count() == 0
+
+
+def test_a_cancelled_sweep_whose_worker_was_lost_is_closed_by_cancelling_it_again(
+    running: Sweep, superuser: Client
+) -> None:
+    owner = {"owner": "7 1 - another-host", "noted_at": timezone.now()}
+    running.batches.update(**owner)
+    superuser.post(page_of(running, "cancel"))
+    page = text_of(superuser.get(page_of(running)))
+    running.batches.update(noted_at=timezone.now() - timedelta(hours=1))
+
+    superuser.post(page_of(running, "cancel"))
+
+    running.refresh_from_db()
+    assert "Cancel…" in page
+    assert "Tell the workers again…" not in page
+    assert (running.ending, running.removed_threads) == ("interrupted", 0)
+
+
+@pytest.mark.parametrize("name", ["cancel", "resume"])
+def test_a_post_from_another_site_changes_nothing(
+    running: Sweep, sent: list[int], superuser: Client, name: str
+) -> None:
+    superuser.handler.enforce_csrf_checks = True
+    before = ledger()
+
+    assert superuser.post(page_of(running, name)).status_code == 403
+    assert (ledger(), sent) == (before, [])
 
 
 @pytest.mark.parametrize("name", ["cancel", "resume"])
@@ -176,6 +227,22 @@ def test_the_admin_hands_what_was_agreed_to_over_to_the_workers(
     assert (sweep.trigger, sweep.ending, sweep.planned_threads) == ("admin", "running", 2)
     assert LogEntry.objects.get().object_id == str(sweep.pk)
     assert threads_in(measured) == EVERYONE
+
+
+def test_a_thread_that_changed_since_it_was_shown_is_not_handed_over_and_said_to_be_kept(
+    measured: Path, sent: list[int], superuser: Client, retention: Callable[..., None]
+) -> None:
+    retention(ADMIN_USES_CELERY=True)
+    form = ticked(consent_form(superuser.get(RECLAIM)))
+    with closing(sqlite3.connect(measured)) as connection, connection:
+        connection.execute("DELETE FROM checkpoint_writes WHERE thread_id = 'lost-1'")
+
+    response = superuser.post(RECLAIM, form, follow=True)
+
+    ((level, message),) = messages_of(response)
+    assert level == "success"
+    assert message.startswith("history: 1 thread was handed to the workers. 1 kept: ")
+    assert Sweep.objects.get().planned_threads == 1
 
 
 def test_a_broker_that_no_worker_reads_is_said_and_nothing_goes(
