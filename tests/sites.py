@@ -42,7 +42,9 @@ def wait_for(port: int) -> None:
 class Site:
     """A project of its own over a store of anyone's: a ledger, settings, and its workers."""
 
-    def __init__(self, folder: Path, store_url: str, broker: str, gap: float) -> None:
+    def __init__(
+        self, folder: Path, store_url: str, broker: str, gap: float, *, ledger_url: str = ""
+    ) -> None:
         self.ledger = folder / "ledger.db"
         self._workers = ExitStack()
         files = {
@@ -66,6 +68,8 @@ class Site:
             "PYTHONPATH": f"{folder}{os.pathsep}{PROJECT}",
             "PYTHONWARNINGS": "default",
         }
+        if ledger_url:
+            self.environment["DATABASE_URL"] = ledger_url
         self.manage("migrate", "--verbosity=0")
 
     def manage(self, *args: str) -> str:
