@@ -136,6 +136,7 @@ def odd_rows(
     """Return thread, namespace, id and own time of the rows whose id tells no time."""
     yield from database.rows(
         f"SELECT DISTINCT thread_id, checkpoint_ns, {table.checkpoint_id}, {own_time}"
-        f" FROM {database.name(table.name)} WHERE thread_id = ANY(%s) AND NOT {table.is_timed}",
+        f" FROM {database.name(table.name)} WHERE thread_id = ANY(%s)"
+        f" AND {table.is_timed} IS NOT TRUE",  # a shallow row may have no id at all
         [list(thread_ids)],
     )

@@ -222,6 +222,30 @@ def test_an_id_in_upper_case_tells_its_time_unless_the_row_says_a_later_one(data
     assert plan.kept == ()
 
 
+@pytest.mark.parametrize(("ts", "is_planned"), [(OLD, True), (FRESH, False), (None, False)])
+def test_a_shallow_row_without_an_id_is_dated_by_what_it_says_of_itself_or_of_unknown_age(
+    create: Create, point_at: Callable[..., str], ts: str | None, is_planned: bool
+) -> None:
+    url = create()
+    restore(url, SHALLOW)
+    point_at(url, "-c search_path=shallow")
+    run_sql(
+        url,
+        f"UPDATE shallow.checkpoints SET checkpoint = jsonb_set(checkpoint, '{{id}}',"
+        f" '\"{checkpoint_id_at(NOW - 50 * DAY)}\"') - 'ts'",
+        "DELETE FROM shallow.checkpoint_writes",
+        "INSERT INTO shallow.checkpoints (thread_id, checkpoint_ns, checkpoint)"
+        f" SELECT 'shallow-chat', 'sub', jsonb_build_object('ts', {psycopg.sql.quote(ts)}::text)",
+    )
+
+    plan = services.plan_prune("history", Bounds(older_than_days=30), now=NOW)
+
+    planned = {thread.thread_id for thread in plan.prunable}
+    assert planned == {"shallow-linear"} | ({"shallow-chat"} if is_planned else set())
+    kept = () if ts else (KeptThread(thread_id="shallow-chat", reason=KeepReason.UNKNOWN_AGE),)
+    assert plan.kept == kept
+
+
 def test_writes_without_a_checkpoint_are_as_old_as_their_id_or_of_unknown_age(
     database: str,
 ) -> None:
