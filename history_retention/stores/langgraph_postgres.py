@@ -32,7 +32,7 @@ from .postgres_naming import PostgresConversations
 from .postgres_rows import Counts, StateTable, all_counts, counts_of
 from .postgres_space import PostgresStore
 from .postgres_states import awaited, odd_instants, own_instants
-from .postgres_writers import Writers
+from .postgres_writers import Writers, written_meanwhile
 
 CHECKPOINTS = {"thread_id", "checkpoint_ns", "checkpoint", "metadata"}
 WRITES = {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "blob"}
@@ -200,8 +200,9 @@ class LangGraphPostgresStore(PostgresStore):
     def remove(self, threads: Sequence[PlannedThread]) -> None:
         """Delete the threads' rows from all three tables.
 
-        Raises StoreUnreadable, so that all is rolled back, when other rows changed than those
-        that were just counted: a trigger or a rule is at work there.
+        Raises, so that all is rolled back, when other rows changed than those that were just
+        counted: StoreBusy for more, which an agent has added since, and StoreUnreadable for
+        fewer, since those were locked: a trigger or a rule is at work there.
         """
         thread_ids = [thread.thread_id for thread in threads]
         self._delete(self._blobs, thread_ids, None)
@@ -216,7 +217,9 @@ class LangGraphPostgresStore(PostgresStore):
             f"DELETE FROM {self._database.name(table.name)} WHERE thread_id = ANY(%s)",
             [thread_ids],
         )
-        if count is not None and changed != count:
+        if count is not None and changed > count:
+            raise written_meanwhile(self.alias)
+        if count is not None and changed < count:
             raise StoreUnreadable(
                 f"{self.alias}: deleting {count:,} rows of {len(thread_ids):,} threads from "
                 f"{table.name} changed {changed:,} rows, so it was undone and nothing more was "

@@ -55,10 +55,7 @@ class Writers:
             time.sleep(POLL_SECONDS)
             writers &= self._at_work()
         if any(self._has_rows(table) for table in self._tables):
-            raise StoreBusy(
-                f"{self._database.alias}: a thread was written to while it was removed, so it was "
-                "left whole. Run this again."
-            )
+            raise written_meanwhile(self._database.alias)
 
     @property
     def _key(self) -> int:
@@ -88,3 +85,11 @@ class Writers:
                 [self._removed],
             )
         )
+
+
+def written_meanwhile(alias: str) -> StoreBusy:
+    """Return the refusal of a removal that met an agent at one of its threads."""
+    return StoreBusy(
+        f"{alias}: a thread was written to while it was removed, so it was left whole. Run this "
+        "again."
+    )

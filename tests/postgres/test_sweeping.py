@@ -9,11 +9,13 @@ import psycopg
 import pytest
 
 from history_retention import services
+from history_retention.exceptions import StoreBusy
 from history_retention.facts import Ending, Plan, SkipReason
 from history_retention.models import Hold, Sweep
 from history_retention.outcomes import SkippedThread
 from history_retention.policy import Bounds
 from history_retention.services import Trigger
+from history_retention.stores import open_store
 
 from ..store_files import NOW, ThreadRows
 from .stores import NAMING_TABLES, TABLES, add_threads, rows_of, threads_in
@@ -226,3 +228,22 @@ def test_a_trigger_that_ignores_a_delete_leaves_the_thread_whole(store: str) -> 
     assert outcome.ending is Ending.FAILED
     assert "Look for a trigger, a rule or a row-level security policy" in outcome.error
     assert rows_of(store) == before
+
+
+@pytest.mark.parametrize("change", [new_checkpoint, new_write], ids=lambda each: each.__name__)
+def test_a_row_that_comes_between_the_look_and_the_delete_is_a_busy_store_and_no_fault_of_it(
+    store: str, change: Callable[[str], None]
+) -> None:
+    plan = planned()
+
+    def remove() -> None:
+        with open_store("history") as opened, opened.removing():
+            assert opened.rechecked(plan.prunable, plan.naming_mark) == {}
+            change(store)
+            opened.remove(plan.prunable)
+
+    with pytest.raises(StoreBusy, match="a thread was written to"):
+        remove()
+
+    assert len(rows_of_thread(store, "changed")) == 5
+    assert len(rows_of_thread(store, "still")) == 4
