@@ -62,7 +62,7 @@ class Boxes:
         self._stop = stop
         self._box_seconds = pace.box_seconds
         self._held_seconds = 0.0
-        self._unlocked_at = time.monotonic()
+        self._asking_since = time.monotonic()
 
     def run(self, work: Callable[[float], None]) -> bool:
         """Do the work in a write transaction; it gets the ``time.monotonic()`` to end at.
@@ -77,19 +77,19 @@ class Boxes:
                 started = time.monotonic()
                 work(started + self._box_seconds)
         except StoreBusy:
-            if time.monotonic() - self._unlocked_at >= self._store.patience_seconds:
+            if time.monotonic() - self._asking_since >= self._store.patience_seconds:
                 raise
             time.sleep(self._pace.gap_seconds)
             return False
-        self._unlocked_at = time.monotonic()
-        self._held_seconds = self._unlocked_at - started
+        self._asking_since = time.monotonic()
+        self._held_seconds = self._asking_since - started
         is_long = self._held_seconds > LONG_HOLD_SECONDS
         self._box_seconds = self._box_seconds / 2 if is_long else self._pace.box_seconds
         return True
 
     def wait_for_turn(self) -> None:
         """Wait for what others have removed under the same limit."""
-        _rest(self._pace.throttled(0), self._stop)
+        self._rest(self._pace.throttled(0))
 
     def rest(self, byte_count: int, *, is_last: bool = False) -> None:
         """Leave the lock to others, and wait for what a throttled box removed.
@@ -99,7 +99,12 @@ class Boxes:
         throttled = self._pace.throttled(byte_count)
         if is_last:
             return
-        _rest(max(self._pace.gap_seconds, self._held_seconds, throttled), self._stop)
+        self._rest(max(self._pace.gap_seconds, self._held_seconds, throttled))
+
+    def _rest(self, seconds: float) -> None:
+        """Wait; none of that is waiting for a lock, so it costs no patience."""
+        _rest(seconds, self._stop)
+        self._asking_since = time.monotonic()
 
 
 def _rest(seconds: float, stop: Callable[[], bool]) -> None:

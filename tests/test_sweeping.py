@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connections, transaction
 
 from history_retention import services
-from history_retention.boxes import Throttle
+from history_retention.boxes import Boxes, Pace, Throttle
 from history_retention.exceptions import SweepRunning, UsageError
 from history_retention.facts import Ending, Plan, SkipReason
 from history_retention.locks import only_one
@@ -22,6 +22,7 @@ from history_retention.models import Hold, Sweep, Thread
 from history_retention.outcomes import SkippedThread
 from history_retention.policy import Bounds
 from history_retention.services import Trigger
+from history_retention.stores import open_store
 
 from .store_files import (
     NOW,
@@ -221,6 +222,21 @@ def test_a_throttled_sweep_waits_for_its_bytes_and_stops_when_asked_meanwhile(
 
     assert (outcome.ending, outcome.removed.thread_count) == (Ending.INTERRUPTED, 1)
     assert threads_in(path) == {"t1", "t2"}
+
+
+def test_a_long_rest_does_not_use_up_the_patience_with_which_a_lock_is_asked_for(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connections["history"].settings_dict, "OPTIONS", {"timeout": 2})
+    pace = Pace(box_seconds=0, gap_seconds=0, throttled=lambda _byte_count: 2.1)
+    with open_store("history") as opened, closing(sqlite3.connect(store)) as agent:
+        boxes = Boxes(opened, pace, services.never)
+        boxes.rest(1)
+        agent.execute("BEGIN IMMEDIATE")
+
+        was_run = boxes.run(lambda _deadline: None)
+
+    assert not was_run
 
 
 def test_a_sweep_cut_short_by_an_exception_is_recorded_as_interrupted(
