@@ -218,7 +218,7 @@ def _give_back(store: Store, shared: Sweep, ending: Ending) -> None:
     try:
         vacuumed = vacuum_after(store, Swept(ending=ending, removed=removed), None)
         after = store.space().file_bytes
-    except Error as error:
+    except (Error, HistoryRetentionError) as error:
         vacuumed = not_vacuumed(f"{store.alias}: not vacuumed ({error}).")
     with recording.ledger():
         Sweep.objects.filter(pk=shared.pk).update(

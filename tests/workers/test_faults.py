@@ -11,7 +11,7 @@ from django.db import Error, OperationalError
 from django.utils import timezone
 
 from history_retention import batching, recording, workers
-from history_retention.exceptions import LedgerMissing, UsageError
+from history_retention.exceptions import LedgerMissing, StoreUnreadable, UsageError
 from history_retention.models import Batch, Sweep
 from history_retention.stores.checkpoints import CheckpointStore
 
@@ -141,13 +141,14 @@ def test_a_ledger_that_refuses_the_end_is_a_sentence_that_celery_tries_again(
     assert (sweep.ending, sweep.removed_threads) == ("done", 6)
 
 
+@pytest.mark.parametrize("kind", [Error, StoreUnreadable])
 def test_a_vacuum_that_is_refused_does_not_change_what_the_sweep_did(
-    store: Path, monkeypatch: pytest.MonkeyPatch
+    store: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
 ) -> None:
     sweep = handed()
 
     def refuse(*args: object) -> None:
-        raise Error("the server is gone")
+        raise kind("the server is gone")
 
     monkeypatch.setattr(workers, "vacuum_after", refuse)
 
