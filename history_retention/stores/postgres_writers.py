@@ -50,7 +50,8 @@ class Writers:
                 raise StoreBusy(
                     f"{self._database.alias}: a transaction that writes to the tables does not "
                     "end, and may be writing to a thread that would be removed; nothing more was "
-                    "done. Look for it in pg_stat_activity, and run this again when it is over."
+                    "done. Look for it in pg_stat_activity and pg_prepared_xacts, and run this again "
+                    "when it is over."
                 )
             time.sleep(POLL_SECONDS)
             writers &= self._at_work()
@@ -62,13 +63,16 @@ class Writers:
         return lock_key(self._database.schema, "writing")
 
     def _at_work(self) -> set[str]:
-        """Return the transactions of others that have written to the tables and are not over."""
+        """Return the transactions of others that have written to the tables and are not over.
+
+        One that is prepared for a commit in two phases belongs to no process.
+        """
         return {
             transaction
             for (transaction,) in self._database.rows(
                 "SELECT DISTINCT l.virtualtransaction FROM pg_locks AS l"
                 " WHERE l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' AND l.granted"
-                " AND l.pid <> pg_backend_pid() AND l.relation = ANY(%s::regclass[])"
+                " AND l.pid IS DISTINCT FROM pg_backend_pid() AND l.relation = ANY(%s::regclass[])"
                 " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
                 " AND NOT EXISTS (SELECT 1 FROM pg_locks AS ours WHERE ours.locktype = 'advisory'"
                 " AND ours.virtualtransaction = l.virtualtransaction AND ours.objsubid = 1"
