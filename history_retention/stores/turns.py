@@ -39,7 +39,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class OutOfOrder(Exception):
-    """The turns are not stored in the order of their time, or one of them tells none."""
+    """The turns are not stored in the order of their time, one tells none, or some go just now."""
 
 
 @dataclass(slots=True)
@@ -163,14 +163,14 @@ class Turns:
         return float(low)
 
     def _at_or_after(self, row: int) -> tuple[int, datetime]:
-        """Return the first row from this one on, and its time."""
-        found, ts = self._file.rows(
+        """Return the first row from this one on, and its time; OutOfOrder if there is none now."""
+        for found, ts in self._file.rows(
             "SELECT rowid, ts FROM sessions WHERE rowid >= %s ORDER BY rowid LIMIT 1", [row]
-        )[0]
-        at = instant_of_text(ts)
-        if at is None:
-            raise OutOfOrder
-        return found, at
+        ):
+            at = instant_of_text(ts)
+            if at is not None:
+                return found, at
+        raise OutOfOrder
 
     def _chunks(self, after: float, until: float | None = None) -> Iterator[list[tuple[Any, ...]]]:
         if not self.are_told:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from history_retention import services
 from history_retention.facts import KeepReason, Plan
 from history_retention.policy import Bounds
+from history_retention.stores.sqlite import SQLiteFile
 
 from ..conftest import WriteStore
 from ..store_files import NOW, ConversationRow, ThreadRows
@@ -161,6 +163,28 @@ def test_a_turn_that_is_stored_a_day_late_is_still_seen(store: Path) -> None:
     set_turns(store, [*turns, *late, (1, timedelta(days=29))])
 
     assert "t2" not in {thread.thread_id for thread in planned(older_than_days=30).prunable}
+
+
+def test_turns_that_go_while_the_bound_is_looked_for_are_read_as_they_are_then(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_turns(store, [(1, timedelta(days=day)) for day in range(300, 0, -1)])
+    real = SQLiteFile.rows
+
+    def rows(file: SQLiteFile, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Answer, and have the newest half of the turns go once their span was told."""
+        found = real(file, sql, params)
+        if "MIN(rowid)" in sql:
+            with closing(sqlite3.connect(store)) as connection, connection:
+                connection.execute("DELETE FROM sessions WHERE rowid > 100")
+        return found
+
+    monkeypatch.setattr(SQLiteFile, "rows", rows)
+
+    plan = planned(older_than_days=30)
+
+    assert {thread.thread_id for thread in plan.prunable} == {f"t{key}" for key in range(1, 7)}
+    assert sum(thread.turn_count for thread in plan.prunable) == 100
 
 
 def test_threads_that_are_ranked_need_every_turn(store: Path) -> None:
