@@ -50,8 +50,8 @@ class Writers:
                 raise StoreBusy(
                     f"{self._database.alias}: a transaction that writes to the tables does not "
                     "end, and may be writing to a thread that would be removed; nothing more was "
-                    "done. Look for it in pg_stat_activity and pg_prepared_xacts, and run this again "
-                    "when it is over."
+                    "done. Look for it in pg_stat_activity and pg_prepared_xacts, and run this "
+                    "again when it is over."
                 )
             time.sleep(POLL_SECONDS)
             writers &= self._at_work()
