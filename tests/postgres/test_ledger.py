@@ -8,6 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
+from django.db import connections, router
+
+from history_retention import recording
+from history_retention.exceptions import LedgerMissing
 
 from ..sites import ENDING, PATIENCE_SECONDS, REMOVED, SKIPPED, Site
 from ..store_files import ThreadRows, threads_in, write_store
@@ -60,3 +65,20 @@ def test_workers_whose_ledger_ends_their_connections_lose_neither_a_batch_nor_a_
     assert (ending, asked(ledger, ERRORS)) == ("done", 0)
     assert (asked(ledger, REMOVED), asked(ledger, SKIPPED)) == (THREADS, 0)
     assert threads_in(store) == set()
+
+
+@pytest.mark.django_db(databases=["default", "history"])
+def test_a_connection_that_the_ledgers_server_ended_is_made_anew_for_the_next_use(
+    create: Create, point_at: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = point_at(create())
+    monkeypatch.setattr(router, "db_for_write", lambda _model: "history")
+    with connections["history"].cursor() as cursor:
+        asked(url, END_THE_OTHERS)
+
+        with pytest.raises(LedgerMissing, match="terminating connection"), recording.ledger():
+            cursor.execute("SELECT 1")
+
+    with recording.ledger(), connections["history"].cursor() as cursor:
+        cursor.execute("SELECT 1")
+        assert cursor.fetchone() == (1,)
