@@ -16,8 +16,10 @@ APP_LABEL = "history_retention"
 
 
 def is_store_only(alias: str) -> bool:
-    """Tell whether the alias is a store's, and not also the project's own ``default``."""
-    return alias != DEFAULT_DB_ALIAS and alias in get_settings().stores
+    """Tell whether the alias is a store's or its replica's, and not the project's ``default``."""
+    stores = get_settings().stores
+    replicas = {options.read_database for options in stores.values()}
+    return alias != DEFAULT_DB_ALIAS and (alias in stores or alias in replicas)
 
 
 class HistoryRouter:
