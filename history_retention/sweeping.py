@@ -8,7 +8,7 @@ is taken, so that a slow ledger never keeps an agent waiting.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from .boxes import Boxes, Pace
@@ -100,9 +100,8 @@ class _Box:
                 if thread.thread_id in self._held:
                     reason = _SKIP_REASONS[self._held[thread.thread_id]]
                     changed.setdefault(thread.thread_id, reason)
-            size = self._store.threads_a_removal
-            for start in range(0, len(part), size):
-                self._deal_with(part[start : start + size], changed)
+            for some in _removable_at_once(part, self._store):
+                self._deal_with(some, changed)
                 if time.monotonic() >= deadline:
                     return
 
@@ -118,6 +117,20 @@ class _Box:
             for thread in threads
             if thread.thread_id in changed
         ]
+
+
+def _removable_at_once(
+    threads: Sequence[PlannedThread], store: Store
+) -> Iterator[Sequence[PlannedThread]]:
+    """Cut threads into what the store's one ``remove`` takes."""
+    start = size = 0
+    for position, thread in enumerate(threads):
+        is_many = position - start == store.threads_a_removal
+        if position > start and (is_many or size + thread.byte_count > store.bytes_a_removal):
+            yield threads[start:position]
+            start, size = position, 0
+        size += thread.byte_count
+    yield threads[start:]
 
 
 def _count(swept: Swept, box: _Box) -> None:

@@ -38,8 +38,12 @@ CHECKPOINTS = {"thread_id", "checkpoint_ns", "checkpoint", "metadata"}
 WRITES = {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "blob"}
 BLOBS = {"thread_id", "checkpoint_ns", "channel", "blob"}
 ROWS_A_LOOKUP = 5_000
+ROWS_A_CHECK = 2_500
 THREADS_AT_ONCE = 200
-"""Threads whose odd rows are asked for in one statement."""
+"""Threads that are removed, or whose odd rows are asked for, in one statement."""
+
+BYTES_A_REMOVAL = 64 * 1024 * 1024
+"""What one statement removes in a second or so, far from the end of its time."""
 
 PATIENCE_SECONDS = 10.0
 """How long a sweep goes on asking when somebody else has what it needs."""
@@ -49,8 +53,9 @@ class LangGraphPostgresStore(PostgresStore):
     """``checkpoints``, ``checkpoint_writes`` and ``checkpoint_blobs``."""
 
     layout = "langgraph_postgres"
-    rows_a_check = ROWS_A_LOOKUP
-    threads_a_removal = 100
+    rows_a_check = ROWS_A_CHECK
+    threads_a_removal = THREADS_AT_ONCE
+    bytes_a_removal = BYTES_A_REMOVAL
     sweeps_side_by_side = True
 
     def __init__(

@@ -7,6 +7,8 @@ What the statements cost, and why they are shaped like this:
   bytes in which threads are merged, so they are put in order here. Readers block nobody there.
 * One regular expression for the whole id takes ten times as long as its outline and a look for
   a character that is none of it.
+* Whether an id tells a time is asked once a row (``OFFSET 0`` keeps the planner from asking anew
+  for each sum), and in bytes: a regular expression cost five times as much as all the rest.
 * Every other statement names its threads, by equality, so that it works where the tables are
   divided by thread id among many servers.
 """
@@ -91,7 +93,7 @@ def all_counts(
                 f"INSERT INTO counts VALUES (?, {position}, ?, ?, ?, ?, ?)",
                 (
                     (sort_key(row[0]), *row[1:])
-                    for row in database.stream(_summary(database, table, "", weigh=weigh))
+                    for row in database.stream(_summary(database, table, " OFFSET 0", weigh=weigh))
                 ),
             )
         ordered = scratch.rows("SELECT * FROM counts ORDER BY thread_id, position")
@@ -113,7 +115,7 @@ def counts_of(
     """Look the threads up in the tables; with ``lock``, count only rows nobody else has locked."""
     found: list[dict[str, Count]] = []
     for table in tables:
-        where = f" WHERE thread_id = ANY(%s){' FOR UPDATE SKIP LOCKED' if lock else ''}"
+        where = f" WHERE thread_id = ANY(%s) {'FOR UPDATE SKIP LOCKED' if lock else 'OFFSET 0'}"
         rows = database.rows(_summary(database, table, where, weigh=weigh), [list(thread_ids)])
         found.append({row[0]: Count(*row[1:]) for row in rows})
     return {thread_id: tuple(counts.get(thread_id) for counts in found) for thread_id in thread_ids}

@@ -55,7 +55,7 @@ class Writers:
                 )
             time.sleep(POLL_SECONDS)
             writers &= self._at_work()
-        if any(self._has_rows(table) for table in self._tables):
+        if self._have_rows():
             raise written_meanwhile(self._database.alias)
 
     @property
@@ -81,14 +81,12 @@ class Writers:
             )
         }
 
-    def _has_rows(self, table: str) -> bool:
-        return bool(
-            self._database.value(
-                f"SELECT EXISTS (SELECT 1 FROM {self._database.name(table)}"
-                " WHERE thread_id = ANY(%s))",
-                [self._removed],
-            )
+    def _have_rows(self) -> bool:
+        asked = " OR ".join(
+            f"EXISTS (SELECT 1 FROM {self._database.name(table)} WHERE thread_id = ANY(%s))"
+            for table in self._tables
         )
+        return bool(self._database.value(f"SELECT {asked}", [self._removed] * len(self._tables)))
 
 
 def written_meanwhile(alias: str) -> StoreBusy:

@@ -61,8 +61,8 @@ def test_a_connection_that_the_server_kills_leaves_threads_whole_or_gone_and_a_t
     asked = count()
 
     def stop() -> bool:
-        """Is asked between batches; before the third, the server lets nobody on."""
-        if next(asked) == 2:
+        """Is asked between batches; before the second, the server lets nobody on."""
+        if next(asked) == 1:
             run_sql(
                 store,
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"

@@ -20,6 +20,7 @@ from history_retention.models import Thread
 from history_retention.outcomes import Outcome
 from history_retention.policy import Bounds
 from history_retention.services import Trigger
+from history_retention.stores.postgres_rows import StateTable
 from project.checkpoint_ids import checkpoint_id_at
 
 from ..hostapp.models import Chat
@@ -332,3 +333,48 @@ def test_a_replica_is_measured_and_planned_from_and_the_primary_has_the_last_wor
     assert [thread.thread_id for thread in outcome.skipped] == ["moved"]
     assert everyone(database) == [{"moved"}] * 3
     assert rows_of(replica) == before
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "1f1ce000-0000-6000-8000-00000000000G", "1f1ce000-0000-6000-8000-00000000000g",
+        "1F1CE000-0000-6000-8000-000000000000", "1f1ce000-0000-6000-8000-0000000-0000",
+        "1f1ce000-0000-7000-8000-000000000000", "1f1ce000-0000-6000-8000-0000000000000",
+        "1f1ce000-0000-6000-8000-00000000000", "1f1ce000-0000-6000-8000-00000000000é",
+        "1f1ce000-0000-6000-8000-00000000000\n", "1f1ce000\\0000-6000-8000-000000000000",
+    ],
+)  # fmt: skip
+def test_an_id_that_is_almost_a_dated_one_is_looked_at_by_itself(database: str, odd: str) -> None:
+    """Between two dated ones, and without a time of its own, it leaves its thread's age open."""
+    for key in (checkpoint_id_at(NOW - 400 * DAY), odd, "1f2" + checkpoint_id_at(NOW)[3:]):
+        odd_checkpoint(database, "odd", key, None)
+        odd_checkpoint(database, f"alone {key}", key, OLD)
+
+    with psycopg.connect(database) as connection:
+        table = StateTable(name="checkpoints", checkpoint_id="checkpoint_id", payload=("metadata",))
+        told = connection.execute(
+            f"SELECT {table.is_timed.replace('%%', '%')} FROM checkpoints"
+            " WHERE thread_id = %s".replace("%s", "'odd'").encode()
+        ).fetchall()
+
+    assert sorted(told) == [(False,), (True,), (True,)]
+
+
+def test_a_shallow_row_without_an_id_leaves_its_threads_age_open_unless_it_tells_a_time(
+    create: Create, point_at: Callable[..., str]
+) -> None:
+    url = create()
+    restore(url, SHALLOW)
+    point_at(url, "-c search_path=shallow")
+    for thread_id, ts in (("shallow-chat", "null"), ("shallow-linear", '"2020-01-01T00:00Z"')):
+        run_sql(
+            url,
+            "INSERT INTO shallow.checkpoints (thread_id, checkpoint_ns, checkpoint)"
+            f""" VALUES ('{thread_id}', 'sub', '{{"ts": {ts}}}')""",
+        )
+
+    plan = services.plan_prune("history", Bounds(everything=True), now=NOW + 2 * DAY)
+
+    assert [thread.thread_id for thread in plan.prunable] == ["shallow-linear"]
+    assert plan.kept == (KeptThread(thread_id="shallow-chat", reason=KeepReason.UNKNOWN_AGE),)

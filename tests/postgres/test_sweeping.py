@@ -16,6 +16,7 @@ from history_retention.outcomes import SkippedThread
 from history_retention.policy import Bounds
 from history_retention.services import Trigger
 from history_retention.stores import open_store
+from history_retention.stores.langgraph_postgres import LangGraphPostgresStore
 
 from ..store_files import NOW, ThreadRows
 from .stores import NAMING_TABLES, TABLES, add_threads, rows_of, threads_in
@@ -247,3 +248,27 @@ def test_a_row_that_comes_between_the_look_and_the_delete_is_a_busy_store_and_no
 
     assert len(rows_of_thread(store, "changed")) == 5
     assert len(rows_of_thread(store, "still")) == 4
+
+
+def test_large_threads_go_one_by_one_and_small_ones_together(
+    store: str, monkeypatch: pytest.MonkeyPatch, retention: Callable[..., None]
+) -> None:
+    """A statement that has too much to remove would be ended by its time-out, again and again."""
+    retention(BOX_SECONDS=0)
+    asked: list[int] = []
+
+    def stop() -> bool:
+        asked.append(len(threads_in(store)))
+        return False
+
+    plan = planned()
+    with monkeypatch.context() as limited:
+        most = plan.threads[0].byte_count
+        limited.setattr(LangGraphPostgresStore, "bytes_a_removal", most)
+        services.execute(plan, trigger=Trigger.CODE, stop=stop)
+    assert sorted(set(asked), reverse=True) == [2, 1]
+
+    add_threads(store, [ThreadRows(thread_id=name) for name in NAMES])
+    asked.clear()
+    services.execute(planned(), trigger=Trigger.CODE, stop=stop)
+    assert set(asked) == {2}
