@@ -38,12 +38,8 @@ CHECKPOINTS = {"thread_id", "checkpoint_ns", "checkpoint", "metadata"}
 WRITES = {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "blob"}
 BLOBS = {"thread_id", "checkpoint_ns", "channel", "blob"}
 ROWS_A_LOOKUP = 5_000
-ROWS_A_CHECK = 2_500
 THREADS_AT_ONCE = 200
 """Threads that are removed, or whose odd rows are asked for, in one statement."""
-
-BYTES_A_REMOVAL = 64 * 1024 * 1024
-"""What one statement removes in a second or so, far from the end of its time."""
 
 PATIENCE_SECONDS = 10.0
 """How long a sweep goes on asking when somebody else has what it needs."""
@@ -53,9 +49,9 @@ class LangGraphPostgresStore(PostgresStore):
     """``checkpoints``, ``checkpoint_writes`` and ``checkpoint_blobs``."""
 
     layout = "langgraph_postgres"
-    rows_a_check = ROWS_A_CHECK
+    rows_a_check = 2_500
     threads_a_removal = THREADS_AT_ONCE
-    bytes_a_removal = BYTES_A_REMOVAL
+    bytes_a_removal = 64 * 1024 * 1024  # a second or so, far from the end of a statement's time
     sweeps_side_by_side = True
 
     def __init__(
