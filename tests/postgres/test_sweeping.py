@@ -272,3 +272,34 @@ def test_large_threads_go_one_by_one_and_small_ones_together(
     asked.clear()
     services.execute(planned(), trigger=Trigger.CODE, stop=stop)
     assert set(asked) == {2}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_rows_that_are_committed_after_their_thread_was_deleted_bring_the_whole_of_it_back(
+    store: str, table: str
+) -> None:
+    """The agent's transaction began before the batch and ends before the batch is committed."""
+    plan = planned()
+    rows = {
+        "checkpoints": "(thread_id, checkpoint_id, checkpoint) VALUES ('changed', 'new', '{}')",
+        "checkpoint_writes": "(thread_id, checkpoint_id, task_id, idx, channel, blob)"
+        " VALUES ('changed', 'new', 'task', 0, 'messages', '')",
+        "checkpoint_blobs": "(thread_id, channel, version, type)"
+        " VALUES ('changed', 'messages', 'new', 'empty')",
+    }
+
+    def remove_beside(agent: psycopg.Connection) -> None:
+        with open_store("history") as opened, opened.removing():
+            agent.execute(f"INSERT INTO {table} {rows[table]}".encode())
+            assert opened.rechecked(plan.prunable, plan.naming_mark) == {}
+            opened.remove(plan.prunable)
+            agent.commit()
+
+    with (
+        psycopg.connect(store) as agent,
+        pytest.raises(StoreBusy, match="a thread was written to"),
+    ):
+        remove_beside(agent)
+
+    assert len(rows_of_thread(store, "changed")) == 5
+    assert len(rows_of_thread(store, "still")) == 4
