@@ -359,22 +359,3 @@ def test_an_id_that_is_almost_a_dated_one_is_looked_at_by_itself(database: str, 
         ).fetchall()
 
     assert sorted(told) == [(False,), (True,), (True,)]
-
-
-def test_a_shallow_row_without_an_id_leaves_its_threads_age_open_unless_it_tells_a_time(
-    create: Create, point_at: Callable[..., str]
-) -> None:
-    url = create()
-    restore(url, SHALLOW)
-    point_at(url, "-c search_path=shallow")
-    for thread_id, ts in (("shallow-chat", "null"), ("shallow-linear", '"2020-01-01T00:00Z"')):
-        run_sql(
-            url,
-            "INSERT INTO shallow.checkpoints (thread_id, checkpoint_ns, checkpoint)"
-            f""" VALUES ('{thread_id}', 'sub', '{{"ts": {ts}}}')""",
-        )
-
-    plan = services.plan_prune("history", Bounds(everything=True), now=NOW + 2 * DAY)
-
-    assert [thread.thread_id for thread in plan.prunable] == ["shallow-linear"]
-    assert plan.kept == (KeptThread(thread_id="shallow-chat", reason=KeepReason.UNKNOWN_AGE),)
