@@ -39,7 +39,7 @@ def test_a_message_is_worked_on_for_a_bounded_time_and_another_goes_on_with_its_
 def test_a_batch_let_go_of_is_gone_on_with_at_once_where_workers_are_side_by_side_too(
     store: Path, retention: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    retention(BOX_SECONDS=0, GAP_SECONDS=0.3)
+    retention(BOX_SECONDS=0, MAX_BYTES_PER_SECOND=3_000)
     monkeypatch.setattr(CheckpointStore, "sweeps_side_by_side", True)
     sweep = handed()
 
