@@ -3,7 +3,7 @@
 A box holds a store's write lock for about ``BOX_SECONDS``; then the lock is free for
 ``GAP_SECONDS``, or for as long as it was held if that was longer: a writer asks again every
 100 ms at worst, and one that misses every gap starves as surely as behind one long transaction.
-Where removals lock nobody out there is no gap; ``MAX_BYTES_PER_SECOND`` slows them down.
+Where removals lock nobody out, or a setting says that nobody is there, there is no gap; ``MAX_BYTES_PER_SECOND`` slows them down.
 """
 
 from __future__ import annotations
@@ -100,8 +100,9 @@ class Boxes:
         throttled = self._pace.throttled(byte_count)
         if is_last:
             return
-        starved = max(self._pace.gap_seconds, self._held_seconds)
-        self._rest(throttled if self._store.sweeps_side_by_side else max(starved, throttled))
+        gap = self._pace.gap_seconds
+        is_alone = self._store.sweeps_side_by_side or not gap
+        self._rest(throttled if is_alone else max(gap, self._held_seconds, throttled))
 
     def _rest(self, seconds: float) -> None:
         """Wait; none of that is waiting for a lock, so it costs no patience."""
