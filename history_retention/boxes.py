@@ -3,7 +3,8 @@
 A box holds a store's write lock for about ``BOX_SECONDS``; then the lock is free for
 ``GAP_SECONDS``, or for as long as it was held if that was longer: a writer asks again every
 100 ms at worst, and one that misses every gap starves as surely as behind one long transaction.
-Where removals lock nobody out, or a setting says that nobody is there, there is no gap; ``MAX_BYTES_PER_SECOND`` slows them down.
+Where removals lock nobody out, or the setting says that nobody is there, there is no gap;
+``MAX_BYTES_PER_SECOND`` slows them down.
 """
 
 from __future__ import annotations
