@@ -88,6 +88,7 @@ class Site:
         self._workers.enter_context(
             started(
                 [sys.executable, "-m", "celery", "--app=project", "worker", "--concurrency=2",
+                 f"--hostname={uuid4()}@%h",  # RabbitMQ lets no two workers have one name
                  "--loglevel=WARNING", "--without-gossip", "--without-mingle"],
                 env=self.environment,
             )

@@ -164,6 +164,7 @@ def test_the_permissions_are_those_that_commands_and_pages_ask_for() -> None:
         "delete_hold",
         "view_hold",
         "view_checkpoint",
+        "view_checkpointblob",
         "view_checkpointwrite",
         "view_langgraphwrite",
         "view_conversation",
