@@ -20,7 +20,9 @@ from .commands import PROJECT, environment
 PATIENCE_SECONDS = 90
 SETTINGS = """
 from project.settings import *
-HISTORY_RETENTION = {{**HISTORY_RETENTION, "BOX_SECONDS": 0, "GAP_SECONDS": {gap}}}
+HISTORY_RETENTION = {{
+    **HISTORY_RETENTION, "BOX_SECONDS": 0, "GAP_SECONDS": {gap}, "MAX_BYTES_PER_SECOND": {most}
+}}
 CELERY_BROKER_URL = {broker!r}
 CELERY_BROKER_TRANSPORT_OPTIONS = {transport!r}
 CELERY_TASK_DEFAULT_QUEUE = {queue!r}
@@ -43,7 +45,14 @@ class Site:
     """A project of its own over a store of anyone's: a ledger, settings, and its workers."""
 
     def __init__(
-        self, folder: Path, store_url: str, broker: str, gap: float, *, ledger_url: str = ""
+        self,
+        folder: Path,
+        store_url: str,
+        broker: str,
+        *,
+        gap: float = 0,
+        most: int | None = None,
+        ledger_url: str = "",
     ) -> None:
         self.ledger = folder / "ledger.db"
         self._workers = ExitStack()
@@ -58,6 +67,7 @@ class Site:
             SETTINGS.format(
                 broker=broker,
                 gap=gap,
+                most=most,
                 transport=files if broker.startswith("filesystem") else {},
                 queue=f"history-test-{uuid4()}",
             )

@@ -38,7 +38,7 @@ def site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
 
     def set_up(broker: str, *, gap: float = 0.01) -> Site:
         store = write_store(tmp_path / "store.db", THREADS)
-        sites.append(Site(tmp_path, f"sqlite:///{store}", broker, gap))
+        sites.append(Site(tmp_path, f"sqlite:///{store}", broker, gap=gap))
         return sites[-1]
 
     yield set_up

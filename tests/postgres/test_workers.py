@@ -16,6 +16,9 @@ from .conftest import Create
 from .stores import TABLES, add_threads, set_up, threads_in
 
 MANY = 800
+MOST_BYTES_A_SECOND = 50_000
+"""So few that the workers are at it for seconds, since nothing else keeps them waiting there."""
+
 AT_WORK = (
     "SELECT COUNT(*) FROM history_retention_batch WHERE owner <> '' AND dealt_with < thread_count"
 )
@@ -36,7 +39,7 @@ def store(create: Create) -> str:
 def site(store: str, tmp_path: Path) -> Iterator[Site]:
     """A project over the store, whose workers hear of their work from the best broker here."""
     broker = list(BROKERS.values())[-1]
-    project = Site(tmp_path, store, broker, gap=0.1)
+    project = Site(tmp_path, store, broker, most=MOST_BYTES_A_SECOND)
     yield project
     project.end_workers()
 
