@@ -42,6 +42,8 @@ class KeepReason(StrEnum):
     LEASED = "leased"
     UNKNOWN_AGE = "unknown_age"
     LIVE = "live"
+    PROTECTED = "protected"
+    """Its own vendor never removes it unasked."""
     UNFINISHED = "unfinished"
     """Somebody or something is still awaited, and the prune was told to leave those."""
 

@@ -22,6 +22,8 @@ from .ranking import Rank, is_below_floor, offer, rank
 LONGEST_AGE_DAYS = 36_500
 """A hundred years; a longer ``--older-than`` is a slip of the keyboard."""
 
+_PROTECTED_STATES = {KeepReason.HELD: State.HELD, KeepReason.LEASED: State.LEASED}
+
 MOST_WITNESSES = 20
 """Named threads that a plan notes: some of their conversations will outlive them."""
 
@@ -122,13 +124,13 @@ def is_still(activity: datetime | None, rules: Rules) -> bool:
 def state_of(thread: NamedThread, rules: Rules) -> State:
     """Tell what can be done with the thread now."""
     protection = rules.protected.get(thread.stored.thread_id)
-    if protection is not None:
-        return State.LEASED if protection is KeepReason.LEASED else State.HELD
+    if protection in _PROTECTED_STATES:
+        return _PROTECTED_STATES[protection]
     if thread.last_activity is None:
         return State.UNKNOWN_AGE
     if rules.naming is Naming.BROKEN:
         return State.UNTOLD
-    if thread.conversations or rules.naming is Naming.ABSENT:
+    if thread.conversations or rules.naming is Naming.ABSENT or protection is not None:
         return State.RESUMABLE
     return State.UNRESUMABLE if is_still(thread.last_activity, rules) else State.GRACE
 

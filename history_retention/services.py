@@ -105,7 +105,7 @@ def measure(
             now=now,
             grace=get_settings().grace,
             naming=store.naming,
-            protected=_holds(database, now, needed=save),
+            protected=store.protections() | _holds(database, now, needed=save),
         )
         marks = store.row_marks()
         stored = None if exact else remeasured(store, memory, progress)
@@ -158,7 +158,7 @@ def plan_prune(
             naming=store.naming,
             bounds=bounds,
             reclaim=reclaim,
-            protected=recording.protections(database, now),
+            protected=store.protections() | recording.protections(database, now),
         )
         return plan_with(store, rules, progress, limit=limit)
 
@@ -199,7 +199,7 @@ def plan_reclaim(
             naming=store.naming,
             orphan_writes=orphan_writes,
             excluded=frozenset(exclude),
-            protected=recording.protections(database, now),
+            protected=store.protections() | recording.protections(database, now),
         )
         return plan_with(store, rules, progress, force=force or orphan_writes)
 

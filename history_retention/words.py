@@ -17,6 +17,7 @@ KEPT_BECAUSE = {
     KeepReason.HELD: _("held"),
     KeepReason.LEASED: _("in use by an agent"),
     KeepReason.UNKNOWN_AGE: _("unknown age"),
+    KeepReason.PROTECTED: _("protected by its agent"),
     KeepReason.LIVE: _("named by no conversation, yet active within the grace window"),
     KeepReason.UNFINISHED: _("unfinished"),
 }

@@ -367,7 +367,7 @@ def test_a_command_asked_for_takes_no_thread_that_has_none() -> None:
     assert choice.prunable == []
 
 
-@pytest.mark.parametrize("reason", [KeepReason.HELD, KeepReason.LEASED])
+@pytest.mark.parametrize("reason", [KeepReason.HELD, KeepReason.LEASED, KeepReason.PROTECTED])
 def test_a_protected_thread_is_neither_pruned_nor_reclaimed_and_is_said(
     reason: KeepReason,
 ) -> None:
@@ -489,6 +489,9 @@ def test_a_selected_unresumable_thread_in_its_grace_window_is_live_and_stays() -
         (thread("a", days(2)), Naming.BROKEN, {}, State.UNTOLD),
         (named("a", days(1)), Naming.KNOWN, {"a": KeepReason.HELD}, State.HELD),
         (thread("a", None), Naming.KNOWN, {"a": KeepReason.LEASED}, State.LEASED),
+        (named("a", days(1)), Naming.KNOWN, {"a": KeepReason.PROTECTED}, State.RESUMABLE),
+        (thread("a", days(2)), Naming.KNOWN, {"a": KeepReason.PROTECTED}, State.RESUMABLE),
+        (thread("a", None), Naming.KNOWN, {"a": KeepReason.PROTECTED}, State.UNKNOWN_AGE),
     ],
 )
 def test_a_thread_is_in_the_first_state_that_fits(

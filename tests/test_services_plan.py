@@ -23,6 +23,7 @@ from history_retention.facts import KeepReason, SkipReason, Tally
 from history_retention.models import Hold, Measurement, Sweep, Thread
 from history_retention.policy import Bounds
 from history_retention.services import Trigger
+from history_retention.stores.gaunt_sloth import GauntSlothStore
 from project.checkpoint_ids import checkpoint_id_at
 
 from .conftest import WriteStore
@@ -176,6 +177,37 @@ def test_a_hold_keeps_a_thread_from_prune_and_from_reclaim(written_store: WriteS
         ("b", KeepReason.HELD),
     }
     assert threads_in(path) == {"a", "b"}
+
+
+class CautiousSloth(GauntSlothStore):
+    """A layout whose vendor protects two threads."""
+
+    layout = "cautious_sloth"
+
+    def protections(self) -> dict[str, KeepReason]:
+        return {"a": KeepReason.PROTECTED, "b": KeepReason.PROTECTED}
+
+
+def test_what_a_vendor_protects_is_neither_pruned_nor_reclaimed_nor_counted(
+    written_store: WriteStore, retention: Callable[..., None]
+) -> None:
+    path = written_store(
+        [ThreadRows(thread_id=n) for n in "abcd"],
+        [ConversationRow(thread_id=n) for n in "ac"],
+    )
+    layout = f"{__name__}.{CautiousSloth.__qualname__}"
+    retention(STORES={"history": {"LAYOUT": layout}})
+
+    readout = services.measure("history", now=NOW)
+    plan = services.plan_prune("history", Bounds(everything=True), now=NOW)
+    services.execute(plan, trigger=Trigger.CODE, clock=lambda: NOW)
+
+    assert {k.thread_id: k.reason for k in plan.kept} == {
+        "a": KeepReason.PROTECTED,
+        "b": KeepReason.PROTECTED,
+    }
+    assert threads_in(path) == {"a", "b"}
+    assert readout.reclaimable.thread_count == 1
 
 
 @pytest.mark.parametrize("save", [True, False])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
-from ..facts import NamedThread, Naming, PlannedThread, SkipReason, Space, StoredThread
+from ..facts import KeepReason, NamedThread, Naming, PlannedThread, SkipReason, Space, StoredThread
 from ..outcomes import VacuumResult
 
 if TYPE_CHECKING:
@@ -136,6 +136,10 @@ class Store(ABC):
 
         Tells also what an unfinished thread awaits.
         """
+
+    def protections(self) -> dict[str, KeepReason]:
+        """Return the threads that the vendor itself would not remove unasked, and why not."""
+        return {}
 
     @abstractmethod
     def conversation_totals(self) -> tuple[int, int, int]:
