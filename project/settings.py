@@ -67,6 +67,7 @@ ALLOWED_HOSTS = os.environ.get("DJANGO_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1
 INSTALLED_APPS = [
     "project",
     "history_retention",
+    "history_retention.contrib.openclaw",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",

@@ -8,7 +8,6 @@ time at all makes the thread's age unknown.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 from hashlib import blake2b
@@ -17,7 +16,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, ClassVar
 
-from .. import locks
 from ..exceptions import LayoutUnknown, StoreUnreadable
 from ..facts import (
     Awaiting,
@@ -52,10 +50,8 @@ ROWS_A_LOOKUP = 2_000
 class CheckpointStore(SQLiteStore):
     """A SQLite file with the tables of one of LangGraph's savers."""
 
-    vendor = "sqlite"
     rows_a_check = 500
     threads_a_removal = 1
-    sweeps_side_by_side = False
     writes_table: ClassVar[str]
 
     def __init__(
@@ -95,10 +91,6 @@ class CheckpointStore(SQLiteStore):
                     f"{self.alias}: the primary key of {table.name} is not the one that "
                     "LangGraph's savers create, so nothing here was touched."
                 )
-
-    def only_one(self, work: str, *, shared: bool = False) -> AbstractContextManager[None]:
-        """Hold the lock of the file's path, for whoever means this file on this machine."""
-        return locks.only_one(work, self.alias, str(self._file.path or self.alias), shared=shared)
 
     def measured_threads(self, progress: Progress) -> Iterator[NamedThread]:
         """Stream every thread with its bytes, from one pass over the rows."""
@@ -190,15 +182,6 @@ class CheckpointStore(SQLiteStore):
     def naming_mark(self) -> int:
         """Return the newest turn."""
         return self._source.mark()
-
-    @property
-    def patience_seconds(self) -> float:
-        """Return the alias's timeout."""
-        return self._file.patience_seconds
-
-    def removing(self) -> AbstractContextManager[None]:
-        """Hold the file's write lock from the start of the transaction."""
-        return self._file.removing()
 
     def rechecked(
         self, threads: Sequence[PlannedThread], naming_mark: int

@@ -11,12 +11,13 @@ import os
 import sqlite3
 import tempfile
 import time
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from pathlib import Path
 
 from django.db import Error as DjangoDatabaseError
 
+from .. import locks
 from ..facts import Space
 from ..outcomes import VacuumResult
 from .base import KEPT_LOG, StepwiseStore
@@ -34,9 +35,24 @@ _FULL, _INCREMENTAL = 1, 2  # https://www.sqlite.org/pragma.html#pragma_auto_vac
 
 
 class SQLiteStore(StepwiseStore):
-    """A store in a SQLite file."""
+    """A store in a SQLite file, whose one write lock everybody waits for."""
 
+    vendor = "sqlite"
+    sweeps_side_by_side = False
     _file: SQLiteFile
+
+    def only_one(self, work: str, *, shared: bool = False) -> AbstractContextManager[None]:
+        """Hold the lock of the file's path, for whoever means this file on this machine."""
+        return locks.only_one(work, self.alias, str(self._file.path or self.alias), shared=shared)
+
+    @property
+    def patience_seconds(self) -> float:
+        """Return the alias's timeout."""
+        return self._file.patience_seconds
+
+    def removing(self) -> AbstractContextManager[None]:
+        """Hold the file's write lock from the start of the transaction."""
+        return self._file.removing()
 
     def space(self) -> Space:
         """Return the sizes of the file, of its write-ahead log and of its free pages."""

@@ -1,0 +1,121 @@
+"""Every step that the vendor's own program took on its own file, taken by ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from history_retention.contrib.openclaw import operations
+from history_retention.contrib.openclaw.operations import Deleted
+from history_retention.services import Trigger
+
+from .agents import AGES, answers, archived, copy_agent, is_whole, told_tables, transcripts
+
+AT = datetime(2026, 11, 30, 21, tzinfo=UTC)
+SCRATCH = "agent:main:scratch-1"
+CRON = "agent:main:cron:job-1:run:abc"
+
+
+@pytest.fixture(params=AGES)
+def age(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def agent(age: str, tmp_path: Path, point_at: Callable[[Path], Path]) -> Path:
+    return point_at(copy_agent(age, tmp_path))
+
+
+def delete(*keys: str, keeps_transcripts: bool = False) -> Deleted:
+    plan = operations.plan_delete("history", keys, now=AT)
+    return operations.delete(
+        plan, trigger=Trigger.CODE, keeps_transcripts=keeps_transcripts, clock=lambda: AT
+    )
+
+
+def steps(age: str) -> dict[str, Any]:
+    """Return the vendor's answers by the beginning of what was done."""
+    return {step["step"]: step for step in answers(f"{age}-families")["steps"]}
+
+
+def key_of(step: str) -> str:
+    return step.split(" ")[1]
+
+
+def test_every_delete_leaves_what_the_vendor_left_and_archives_what_it_archived(
+    age: str, agent: Path
+) -> None:
+    before = transcripts(agent)
+    told = [step for step in steps(age).values() if step["step"].startswith("delete agent:main:")]
+    told = told[:5]
+    assert [len(step["result"]["archivedTranscripts"]) for step in told] == [2, 1, 2, 3, 1]
+
+    for step in told:
+        done = delete(key_of(step["step"]))
+
+        (deletion,) = done.deletions
+        names = [Path(each["archivedPath"]).name for each in step["result"]["archivedTranscripts"]]
+        assert [each.session_id for each in deletion.archived] == [
+            name.partition(".jsonl.")[0] for name in names
+        ]
+        assert told_tables(agent, age).items() <= step["after"].items()
+        assert is_whole(agent)
+    removed = {session_id for session_id, _ in archived(agent)}
+    assert archived(agent) == {(each, "deleted"): before[each] for each in removed}
+    assert len(removed) == 9
+
+
+def test_deleting_a_key_that_is_not_there_answers_that_nothing_was_deleted(
+    age: str, agent: Path
+) -> None:
+    done = delete("agent:main:no-such-key")
+
+    assert done.deletions == ()
+    assert done.outcome.removed.thread_count == 0
+
+
+def test_a_reset_gives_what_the_vendors_reset_gave(age: str, agent: Path) -> None:
+    (step,) = (step for name, step in steps(age).items() if name.startswith(f"reset {SCRATCH}"))
+    wanted = step["result"]["nextEntry"]
+
+    done = operations.reset(
+        "history",
+        SCRATCH,
+        trigger=Trigger.CODE,
+        changes=wanted if age == "v8" else None,
+        clock=lambda: datetime.fromtimestamp(wanted["updatedAt"] / 1000, UTC),
+    )
+
+    assert done.session_id == wanted["sessionId"]
+    assert [each.reason for each in done.archived] == ["reset"] * (age == "v8")
+    told = told_tables(agent, age)
+    for name, rows in step["after"].items():
+        if name not in ("archives", "files"):
+            assert _of(told[name], "scratch-1", "7777") == _of(rows, "scratch-1", "7777")
+    assert is_whole(agent)
+
+
+def _of(rows: Any, *words: str) -> Any:
+    """Return those rows that are of the session that was reset."""
+    if isinstance(rows, dict):
+        return {name: count for name, count in rows.items() if name.startswith(words[1])}
+    return [row for row in rows if any(word in row for word in words)]
+
+
+def test_an_entry_deleted_without_its_transcript_leaves_it_where_it_is(
+    age: str, agent: Path
+) -> None:
+    done = delete(CRON, keeps_transcripts=True)
+
+    (deletion,) = done.deletions
+    assert deletion.archived == ()
+    (step,) = (step for name, step in steps(age).items() if "without archive" in name)
+    told = told_tables(agent, age)
+    for name, rows in step["after"].items():
+        if name not in ("archives", "files"):
+            assert _of(told[name], "cron", "8888") == _of(rows, "cron", "8888")
+    assert is_whole(agent)
