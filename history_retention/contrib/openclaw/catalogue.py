@@ -37,7 +37,7 @@ class Catalogue:
         entries = self.entries()
         if self._references is None:
             self._references = References(
-                entries.values(), self._database.age, self._database.owned()
+                entries.values(), self._database.age, self._database.transcripts.owned()
             )
         return self._references
 

@@ -1,4 +1,4 @@
-"""Every statement on the tables of an OpenClaw agent's file, for both of its ages.
+"""An OpenClaw agent's open file, of either age, and every statement on its entries.
 
 Only the tables that hold entries and transcripts are read and changed. The credentials and the
 memory in the same file are never looked at.
@@ -6,9 +6,7 @@ memory in the same file are never looked at.
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +14,11 @@ from ...exceptions import LayoutUnknown, StoreUnreadable
 from ...stores.base import Tables
 from ...stores.sqlite import SQLiteFile, Value, encoded
 from .ages import Age
-from .archives.compression import decompressed_bytes
 from .dependents import Dependents
 from .entries import Entry, digest_of, entry_of
-from .plans import Window
+from .transcripts import Transcripts
 
-EVENTS_A_READ = 20
-"""Events loaded at once; OpenClaw lets none grow beyond 4 MB."""
-
-IDS_A_STATEMENT = 200
-_WINDOW_TIMES = ("updated_at", "transcript_updated_at")
+ENTRIES_A_READ = 200
 
 
 class AgentDatabase:
@@ -36,6 +29,7 @@ class AgentDatabase:
         self.age = age
         self.tables = tables
         self.version = int(file.value("PRAGMA user_version"))
+        self.transcripts = Transcripts(file, tables, age)
         self.dependents = Dependents(file, tables, age)
 
     @property
@@ -85,7 +79,7 @@ class AgentDatabase:
         while rows := self.file.rows(
             f"SELECT {columns} FROM {self.age.entries}"
             f"{' WHERE session_key > CAST(%s AS TEXT)' if after else ''}"
-            f" ORDER BY session_key LIMIT {IDS_A_STATEMENT}",
+            f" ORDER BY session_key LIMIT {ENTRIES_A_READ}",
             after,
         ):
             for row in rows:
@@ -109,97 +103,6 @@ class AgentDatabase:
             [encoded(key)],
         )[0]
         return bytes(text)
-
-    def owned(self) -> dict[str, list[str]]:
-        """Return the ids of each key's windows."""
-        owned: dict[str, list[str]] = defaultdict(list)
-        for session_id, key in self.file.rows(
-            f"SELECT session_id, session_key FROM {self.age.windows} ORDER BY session_id"
-        ):
-            owned[key].append(session_id)
-        return owned
-
-    def owned_by(self, key: str) -> list[str]:
-        """Return the ids of the windows of one key."""
-        rows = self.file.rows(
-            f"SELECT session_id FROM {self.age.windows} WHERE session_key = CAST(%s AS TEXT)"
-            " ORDER BY updated_at, session_id",
-            [encoded(key)],
-        )
-        return [session_id for (session_id,) in rows]
-
-    def windows(self, session_ids: Iterable[str]) -> dict[str, Window]:
-        """Return those of the windows that are there, each with its snapshot."""
-        found = (self._window(session_id) for session_id in session_ids)
-        return {window.session_id: window for window in found if window is not None}
-
-    def lines(self, session_id: str) -> Iterator[bytes]:
-        """Stream the transcript's events as they were written, compressed ones decoded.
-
-        Raises StoreUnreadable for one whose text has not the length that its row tells.
-        """
-        has_compressed = "event_zstd" in self.tables["transcript_events"]
-        compressed = "event_zstd, event_utf8_bytes" if has_compressed else "NULL, NULL"
-        after: Value = -1
-        while rows := self.file.rows(
-            f"SELECT seq, CAST(event_json AS BLOB), {compressed} FROM transcript_events"
-            f" WHERE session_id = CAST(%s AS TEXT) AND seq > %s ORDER BY seq LIMIT {EVENTS_A_READ}",
-            [encoded(session_id), after],
-        ):
-            for seq, text, frame, length in rows:
-                yield self._line(session_id, seq, text, frame, length)
-            after = rows[-1][0]
-
-    def has_lines(self, session_id: str) -> bool:
-        """Tell whether the transcript has an event."""
-        return bool(
-            self.file.value(
-                "SELECT EXISTS (SELECT 1 FROM transcript_events"
-                " WHERE session_id = CAST(%s AS TEXT))",
-                [encoded(session_id)],
-            )
-        )
-
-    def leaf(self, session_id: str) -> str | None:
-        """Return the id of the newest event of the transcript that has one."""
-        rows = self.file.rows(
-            "SELECT event_id FROM transcript_event_identities"
-            " WHERE session_id = CAST(%s AS TEXT) AND event_type <> 'session'"
-            " ORDER BY seq DESC LIMIT 1",
-            [encoded(session_id)],
-        )
-        return rows[0][0] if rows else None
-
-    def append(self, session_id: str, event: Mapping[str, Any], at: int) -> None:
-        """Append an event of ours to a transcript, whose index OpenClaw brings up to date."""
-        text = json.dumps(event, separators=(",", ":"))
-        named = encoded(session_id)
-        seq = self.file.value(
-            "SELECT COALESCE(MAX(seq), -1) + 1 FROM transcript_events"
-            " WHERE session_id = CAST(%s AS TEXT)",
-            [named],
-        )
-        self.file.run(
-            "INSERT INTO transcript_events (session_id, seq, event_json, created_at)"
-            " VALUES (CAST(%s AS TEXT), %s, %s, %s)",
-            [named, seq, text, at],
-        )
-        self.file.run(
-            "INSERT INTO transcript_event_identities"
-            " (session_id, event_id, seq, event_type, parent_id, created_at)"
-            " VALUES (CAST(%s AS TEXT), %s, %s, %s, %s, %s)",
-            [named, event["id"], seq, event["type"], event["parentId"], at],
-        )
-        self.file.run(
-            f"UPDATE {self.age.windows} SET transcript_updated_at = %s"
-            " WHERE session_id = CAST(%s AS TEXT)",
-            [at, named],
-        )
-        self.file.run(
-            "UPDATE session_transcript_index_state SET needs_rebuild = 1"
-            " WHERE session_id = CAST(%s AS TEXT)",
-            [named],
-        )
 
     def rewrite(self, key: str, entry_json: bytes, updated_at: int) -> None:
         """Replace an entry's text (B), and say that it is valid."""
@@ -243,14 +146,6 @@ class AgentDatabase:
                     encoded(entry.key),
                 ],
             )
-
-    def hand_over(self, session_id: str, key: str) -> None:
-        """Let a window belong to another entry."""
-        self.file.run(
-            f"UPDATE {self.age.windows} SET session_key = CAST(%s AS TEXT)"
-            " WHERE session_id = CAST(%s AS TEXT)",
-            [encoded(key), encoded(session_id)],
-        )
 
     def settle(self, key: str, valid: int) -> None:
         """Say again that an entry is valid (1) or a shell (-1), which any change of it unsays."""
@@ -302,65 +197,4 @@ class AgentDatabase:
             pinned_at=pinned_at,
             archived_at=archived_at,
             valid=valid,
-        )
-
-    def _window(self, session_id: str) -> Window | None:
-        times = [n if n in self.tables[self.age.windows] else "NULL" for n in _WINDOW_TIMES]
-        numbers = [
-            f"(SELECT MAX(seq) FROM {table} AS t WHERE t.session_id = w.session_id)"
-            for table in ("transcript_events", "trajectory_runtime_events")
-            if table in self.tables
-        ]
-        if "acp_parent_stream_events" in self.tables:
-            numbers.append(
-                "(SELECT COUNT(*) FROM acp_parent_stream_events AS t"
-                " WHERE t.session_id = w.session_id)"
-            )
-        generation = (
-            "(SELECT generation FROM transcript_rewrite_watermarks AS t"
-            " WHERE t.session_id = w.session_id)"
-            if "transcript_rewrite_watermarks" in self.tables
-            else "NULL"
-        )
-        is_cold = (
-            "EXISTS (SELECT 1 FROM session_transcript_cold_archives AS t"
-            " WHERE t.session_id = w.session_id)"
-            if "session_transcript_cold_archives" in self.tables
-            else "0"
-        )
-        rows = self.file.rows(
-            f"SELECT w.session_key, {is_cold}, {generation}, {', '.join([*times, *numbers])}"
-            f" FROM {self.age.windows} AS w WHERE w.session_id = CAST(%s AS TEXT)",
-            [encoded(session_id)],
-        )
-        if not rows:
-            return None
-        key, is_cold_now, told_generation, *snapshot = rows[0]
-        return Window(
-            session_id=session_id,
-            key=key,
-            updated_at=snapshot[0],
-            generation=told_generation,
-            is_cold=bool(is_cold_now),
-            snapshot=(told_generation, *snapshot),
-        )
-
-    def _line(
-        self, session_id: str, seq: int, text: bytes | None, frame: bytes | None, length: int | None
-    ) -> bytes:
-        if text is not None:
-            return text
-        try:
-            decoded = decompressed_bytes(frame or b"")
-        except ValueError as error:
-            raise self._damaged(session_id, seq, str(error)) from error
-        if len(decoded) != length:
-            raise self._damaged(session_id, seq, f"{len(decoded):,} bytes instead of {length}")
-        return decoded
-
-    def _damaged(self, session_id: str, seq: int, what: str) -> StoreUnreadable:
-        return StoreUnreadable(
-            f"{self.file.alias}: event {seq} of session {session_id} cannot be read ({what}), so "
-            "its transcript cannot be archived and nothing of it was removed. Repair it with "
-            "`openclaw doctor`."
         )

@@ -9,7 +9,7 @@ stays, and every transcript that goes is archived first (``removals``).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
@@ -41,6 +41,8 @@ from .removals import Deletion, Removals, errand, require_removable
 from .resets import Reset, Resets
 from .sizes import Size, Sizes
 
+Clock = Callable[[], datetime]
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KEPT = {Protection.RUNNING: KeepReason.LEASED, Protection.PINNED: KeepReason.HELD}
 
@@ -52,11 +54,12 @@ class OpenClawStore(SQLiteStore):
     rows_a_check = 2_000
     threads_a_removal = 1
 
-    def __init__(self, database: AgentDatabase) -> None:
+    def __init__(self, database: AgentDatabase, clock: Clock = timezone.now) -> None:
         self.alias = database.file.alias
         self.naming = Naming.KNOWN
         self.notes = ()
         self._file = database.file
+        self._clock = clock
         self._database = database
         self._sizes = Sizes(database.file, database.tables)
         self._catalogue = Catalogue(database)
@@ -148,7 +151,7 @@ class OpenClawStore(SQLiteStore):
             self._undone()
             raise
         asked = errand.get()
-        pending = self._removals.publish(timezone.now())
+        pending = self._removals.publish(self._clock())
         if asked is not None:
             asked.deletions += self._deleted
             asked.pending = pending
@@ -173,7 +176,7 @@ class OpenClawStore(SQLiteStore):
         keeps = asked is not None and asked.keeps_transcripts
         for thread in threads:
             self._deleted.append(
-                self._removals.remove(thread.thread_id, timezone.now(), keeps_transcripts=keeps)
+                self._removals.remove(thread.thread_id, self._clock(), keeps_transcripts=keeps)
             )
 
     def reset(self, key: str, at: datetime, changes: Mapping[str, Any] | None = None) -> Reset:
@@ -198,7 +201,7 @@ class OpenClawStore(SQLiteStore):
         entries = self._catalogue.entries()
         held: dict[str, set[str]] = defaultdict(set)
         counted: set[str] = set()
-        for key, session_ids in self._database.owned().items():
+        for key, session_ids in self._database.transcripts.owned().items():
             if key in entries:
                 held[key].update(session_ids)
                 counted.update(session_ids)

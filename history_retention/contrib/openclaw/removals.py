@@ -81,8 +81,8 @@ class Removals:
         """Return the windows of the entry's family, and those that it owns."""
         ids = [entry.current_id, *family(entry, self._database.age)]
         if self._database.age.has_nodes:
-            ids += self._database.owned_by(entry.key)
-        return self._database.windows(dict.fromkeys(ids))
+            ids += self._database.transcripts.owned_by(entry.key)
+        return self._database.transcripts.windows(dict.fromkeys(ids))
 
     def remove(self, key: str, at: datetime, *, keeps_transcripts: bool = False) -> Deletion:
         """Inside the file's transaction: remove an entry and what only it needs.
@@ -106,7 +106,7 @@ class Removals:
         self, session_ids: Sequence[str], reason: str, at: datetime
     ) -> tuple[Archive, ...]:
         """Archive transcripts where the file's age wants them; none of one without a line."""
-        windows = self._database.windows(session_ids)
+        windows = self._database.transcripts.windows(session_ids)
         archives = [self._archive(windows[session_id], reason, at) for session_id in session_ids]
         return tuple(archive for archive in archives if archive is not None)
 
@@ -139,7 +139,7 @@ class Removals:
         for session_id in plan.session_ids:
             removed.update(dependents.remove_window(session_id))
         for session_id, heir in plan.handed_over.items():
-            self._database.hand_over(session_id, heir)
+            self._database.transcripts.hand_over(session_id, heir)
         if plan.leaves_shell:
             removed.update(dependents.strip_entry(plan.key))
             self._database.turn_into_shell(plan.key)
@@ -152,12 +152,12 @@ class Removals:
         session_id = window.session_id
 
         def lines() -> Iterator[bytes]:
-            return database.lines(session_id)
+            return database.transcripts.lines(session_id)
 
         if not database.age.has_nodes:
             return files.write(self._folder, session_id, reason, at, lines)
         if window.generation is None:
-            if not database.has_lines(session_id):
+            if not database.transcripts.has_lines(session_id):
                 return None
             raise StoreUnreadable(
                 f"{database.file.alias}: session {session_id} has no rewrite watermark, without "

@@ -97,7 +97,7 @@ class Resets:
 
     def _mark(self, entry: Entry, fields: dict[str, Any], at: datetime) -> Reset:
         database = self._database
-        window = database.windows([entry.current_id]).get(entry.current_id)
+        window = database.transcripts.windows([entry.current_id]).get(entry.current_id)
         if window is not None:
             if window.is_cold:
                 raise StoreUnreadable(
@@ -108,11 +108,11 @@ class Resets:
             event = {
                 "type": "reset",
                 "id": secrets.token_hex(4),
-                "parentId": database.leaf(entry.current_id),
+                "parentId": database.transcripts.leaf(entry.current_id),
                 "timestamp": stamp,
                 "reason": "reset",
             }
-            database.append(entry.current_id, event, milliseconds(at))
+            database.transcripts.append(entry.current_id, event, milliseconds(at))
         database.rewrite(entry.key, text_of(fields), fields["updatedAt"])
         return Reset(key=entry.key, reset=True, session_id=entry.current_id, removed={})
 
