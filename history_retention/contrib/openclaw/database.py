@@ -6,6 +6,7 @@ memory in the same file are never looked at.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from ...stores.base import Tables
 from ...stores.sqlite import SQLiteFile, Value, encoded
 from .ages import Age
 from .dependents import Dependents
-from .entries import Entry, digest_of, entry_of
+from .entries import Entry, digest_of, entry_of, text_of
 from .transcripts import Transcripts
 
 ENTRIES_A_READ = 200
@@ -103,6 +104,18 @@ class AgentDatabase:
             [encoded(key)],
         )[0]
         return bytes(text)
+
+    def archive_in_place(self, key: str, reason: str, at: int) -> None:
+        """Mark an entry (B) as archived, which unpins it; what else it says stays."""
+        fields = json.loads(self.entry_text(key))
+        fields.pop("pinnedAt", None)
+        fields |= {"archivedAt": at, "archiveReason": reason}
+        self.file.run(
+            "UPDATE session_nodes SET entry_json = CAST(%s AS TEXT), archived_at = %s,"
+            " pinned_at = NULL WHERE session_key = CAST(%s AS TEXT)",
+            [text_of(fields), at, encoded(key)],
+        )
+        self.settle(key, 1)
 
     def rewrite(self, key: str, entry_json: bytes, updated_at: int) -> None:
         """Replace an entry's text (B), and say that it is valid."""

@@ -146,6 +146,13 @@ def digest_of(entry_json: bytes) -> bytes:
     return blake2b(entry_json, digest_size=16).digest()
 
 
+def text_of(fields: Mapping[str, Any]) -> bytes:
+    """Return an entry as OpenClaw writes it: no blanks, keys in the order they have."""
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode(
+        "utf-8", "surrogatepass"
+    )
+
+
 def milliseconds_of(value: object) -> int | None:
     """Return a finite number of milliseconds as a whole one; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

@@ -31,7 +31,8 @@ from ...facts import (
 from ...stores.base import Progress, Tables
 from ...stores.sqlite import SQLiteFile
 from ...stores.sqlite_space import SQLiteStore
-from .ages import B, age_of
+from .ages import Age, B, age_of
+from .archives.blobs import milliseconds
 from .catalogue import Catalogue
 from .database import AgentDatabase
 from .entries import Entry
@@ -84,6 +85,20 @@ class OpenClawStore(SQLiteStore):
         age = age_of(tables)
         assert age is not None  # noqa: S101 - recognised, or it would not be opened
         return cls(AgentDatabase(database, tables, age))
+
+    @property
+    def age(self) -> Age:
+        """Return the file's age."""
+        return self._database.age
+
+    @property
+    def version(self) -> int:
+        """Return OpenClaw's schema version of the file."""
+        return self._database.version
+
+    def entries(self) -> Sequence[Entry]:
+        """Return all entries, shells among them, in the order of their keys."""
+        return tuple(self._catalogue.entries().values())
 
     def measured_threads(self, progress: Progress) -> Iterator[NamedThread]:
         """Stream every entry with the bytes of the sessions that are counted to it.
@@ -183,6 +198,14 @@ class OpenClawStore(SQLiteStore):
         """Inside ``removing``: give a key an empty transcript; see ``resets``."""
         resets = Resets(self._database, self._catalogue, self._removals)
         return resets.reset(key, at, changes=changes)
+
+    def archive_in_place(self, entry: Entry, reason: str, at: datetime) -> bool:
+        """Inside ``removing``: mark an entry (B) as archived, unless somebody changed it."""
+        is_same = self._catalogue.entries().get(entry.key) == entry
+        if is_same:
+            self._database.archive_in_place(entry.key, reason, milliseconds(at))
+            self._catalogue.forget()
+        return is_same
 
     def require_removable(self, keys: Sequence[str]) -> None:
         """Raise EntryProtected if one of the entries is at work, locked, or cannot be read."""

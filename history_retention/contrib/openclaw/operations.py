@@ -7,11 +7,11 @@ of its model and an agent at work do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.utils import timezone
 
@@ -33,6 +33,9 @@ from .resets import Reset
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +122,30 @@ def reset(
 
     Raises EntryProtected, also for a key that is held or in use, and as ``delete`` does.
     """
+    with recorded_work(database, {"reset": key}, trigger, actor, clock) as (store, boxes):
+        _require_free(database, key, clock())
+        return in_a_box(boxes, lambda: store.reset(key, clock(), changes))
+
+
+def in_a_box(boxes: Boxes, work: Callable[[], T]) -> T:
+    """Do a piece of work in one write transaction, once the lock is free; return its result."""
+    done: list[T] = []
+    while not boxes.run(lambda _deadline: done.append(work())):
+        done.clear()
+    return done[0]
+
+
+@contextmanager
+def recorded_work(
+    database: str,
+    bounds: dict[str, object],
+    trigger: Trigger,
+    actor: User | None,
+    clock: Clock,
+) -> Iterator[tuple[OpenClawStore, Boxes]]:
+    """Hold the store for work that is no sweep of threads, and keep it on record like one."""
     settings = get_settings()
     pace = Pace(box_seconds=settings.box_seconds, gap_seconds=settings.gap_seconds)
-    done: list[Reset] = []
     with opened(database) as store, store.only_one("sweep"):
         now = clock()
         record = recording.SweepRecord(
@@ -133,15 +157,11 @@ def reset(
             actor=actor,
             started_at=now,
             space=store.space(),
-            bounds={"reset": recording.storable(key)},
+            bounds=bounds,
         )
         with record.closing_on_error(clock):
-            boxes = Boxes(store, pace, services.never)
-            while not done:
-                _require_free(database, key, clock())
-                boxes.run(lambda _deadline: done.append(store.reset(key, clock(), changes)))
+            yield store, Boxes(store, pace, services.never)
         record.finish(Ending.DONE, error="", finished_at=clock(), space=store.space())
-    return done[0]
 
 
 def _require_free(database: str, key: str, now: datetime) -> None:

@@ -21,7 +21,7 @@ from .archives.blobs import milliseconds
 from .archives.files import Archive
 from .catalogue import Catalogue
 from .database import AgentDatabase
-from .entries import Entry, entry_of
+from .entries import Entry, entry_of, text_of
 from .plans import References, Stay, removal
 from .removals import Removals, require_removable
 
@@ -115,10 +115,3 @@ class Resets:
             database.transcripts.append(entry.current_id, event, milliseconds(at))
         database.rewrite(entry.key, text_of(fields), fields["updatedAt"])
         return Reset(key=entry.key, reset=True, session_id=entry.current_id, removed={})
-
-
-def text_of(fields: Mapping[str, Any]) -> bytes:
-    """Return an entry as OpenClaw writes it: no blanks, keys in the order they have."""
-    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode(
-        "utf-8", "surrogatepass"
-    )
