@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from history_retention.contrib.openclaw import operations
 from history_retention.contrib.openclaw.operations import Deleted
 from history_retention.services import Trigger
 
-from .agents import AGES, answers, archived, copy_agent, is_whole, told_tables, transcripts
+from .agents import answers, archived, is_whole, told_tables, transcripts
 
 AT = datetime(2026, 11, 30, 21, tzinfo=UTC)
 SCRATCH = "agent:main:scratch-1"
 CRON = "agent:main:cron:job-1:run:abc"
-
-
-@pytest.fixture(params=AGES)
-def age(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def agent(age: str, tmp_path: Path, point_at: Callable[[Path], Path]) -> Path:
-    return point_at(copy_agent(age, tmp_path))
 
 
 def delete(*keys: str, keeps_transcripts: bool = False) -> Deleted:

@@ -8,7 +8,6 @@ stays, and every transcript that goes is archived first (``removals``).
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -33,10 +32,14 @@ from ...stores.sqlite import SQLiteFile
 from ...stores.sqlite_space import SQLiteStore
 from .ages import Age, B, age_of
 from .archives.blobs import milliseconds
+from .archives.files import Content
+from .archives.inventory import Holding, inventory, verified
+from .archives.retention import remove
 from .catalogue import Catalogue
 from .database import AgentDatabase
 from .entries import Entry
-from .families import UnreadableFamily, family
+from .listing import Listing, listing_of
+from .plans import Removal
 from .protection import Protection, protection
 from .removals import Deletion, Removals, errand, require_removable
 from .resets import Reset, Resets
@@ -100,17 +103,34 @@ class OpenClawStore(SQLiteStore):
         """Return all entries, shells among them, in the order of their keys."""
         return tuple(self._catalogue.entries().values())
 
+    def listing(self, progress: Progress) -> Listing:
+        """Describe every entry; reads every transcript to tell its size."""
+        sizes = self._sizes.of_all(lambda done, all_: progress("measuring", done, all_))
+        return listing_of(self._database, self._catalogue, sizes)
+
+    def holdings(self) -> list[Holding]:
+        """Return the archives of the agent, newest first."""
+        return inventory(
+            self._file, self._removals.folder, keeps_archives=self._database.keeps_archives
+        )
+
+    def verified(self, holding: Holding) -> Content | None:
+        """Read an archive whole; see ``archives.inventory``."""
+        return verified(self._file, holding)
+
+    def forget_archive(self, holding: Holding) -> bool:
+        """Remove an archive; see ``archives.retention``."""
+        self._database.require_changeable()
+        return remove(self._file, holding)
+
     def measured_threads(self, progress: Progress) -> Iterator[NamedThread]:
         """Stream every entry with the bytes of the sessions that are counted to it.
 
         A session is counted once: to the entry that it belongs to, or else to the first that
         needs it.
         """
-        sizes = self._sizes.of_all(lambda done, all_: progress("measuring", done, all_))
-        held = self._held_by_key()
-        for entry in self._catalogue.entries().values():
-            total = sum((sizes.get(each, Size()) for each in held[entry.key]), Size())
-            yield self._thread(entry, total)
+        for each in self.listing(progress).entries:
+            yield self._thread(each.entry, each.size)
 
     def indexed_threads(
         self, progress: Progress, settled_before: datetime | None = None
@@ -124,13 +144,9 @@ class OpenClawStore(SQLiteStore):
 
         A session that several of them share is counted to the last one.
         """
-        references = self._catalogue.references().copy()
-        for thread in threads:
-            entry = self._catalogue.entries().get(thread.stored.thread_id)
-            if entry is None or entry.is_shell:
-                continue
-            plan = self._removals.planned(entry, references)
-            references.drop(entry.key)
+        keys = [thread.stored.thread_id for thread in threads]
+        for plan in self.removals(keys):
+            entry = self._catalogue.entries()[plan.key]
             yield self._thread(entry, self._sizes.of(plan.session_ids), self._fingerprint(entry))
 
     def protections(self) -> dict[str, KeepReason]:
@@ -207,6 +223,17 @@ class OpenClawStore(SQLiteStore):
             self._catalogue.forget()
         return is_same
 
+    def removals(
+        self, keys: Sequence[str], *, keeps_transcripts: bool = False
+    ) -> Iterator[Removal]:
+        """Plan the removal of one entry after another, of those that are there."""
+        references = self._catalogue.references().copy()
+        for key in keys:
+            entry = self._catalogue.entries().get(key)
+            if entry is not None and not entry.is_shell:
+                yield self._removals.planned(entry, references, keeps_transcripts=keeps_transcripts)
+                references.drop(key)
+
     def require_removable(self, keys: Sequence[str]) -> None:
         """Raise EntryProtected if one of the entries is at work, locked, or cannot be read."""
         self._database.require_changeable()
@@ -218,22 +245,6 @@ class OpenClawStore(SQLiteStore):
     def _undone(self) -> None:
         self._removals.undone()
         self._deleted.clear()
-
-    def _held_by_key(self) -> Mapping[str, set[str]]:
-        """Return the sessions that are counted to each entry."""
-        entries = self._catalogue.entries()
-        held: dict[str, set[str]] = defaultdict(set)
-        counted: set[str] = set()
-        for key, session_ids in self._database.transcripts.owned().items():
-            if key in entries:
-                held[key].update(session_ids)
-                counted.update(session_ids)
-        for entry in entries.values():
-            for session_id in _told_family(entry, self._database):
-                if session_id not in counted:
-                    held[entry.key].add(session_id)
-                    counted.add(session_id)
-        return held
 
     def _thread(self, entry: Entry, size: Size | None, fingerprint: bytes = b"") -> NamedThread:
         age = self._database.age
@@ -267,14 +278,6 @@ class OpenClawStore(SQLiteStore):
             sorted((w.session_id, w.snapshot) for w in windows.values()),
         )
         return blake2b(repr(told).encode("utf-8", "surrogateescape"), digest_size=8).digest()
-
-
-def _told_family(entry: Entry, database: AgentDatabase) -> tuple[str, ...]:
-    """Return the family of an entry as far as it can be told."""
-    try:
-        return (entry.current_id, *family(entry, database.age))
-    except UnreadableFamily:
-        return (entry.current_id,)
 
 
 def _instant(milliseconds: object) -> datetime | None:

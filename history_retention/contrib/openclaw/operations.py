@@ -28,6 +28,7 @@ from ...services import Clock, Trigger, silent
 from ...stores import open_store
 from ...stores.base import Progress
 from .layout import OpenClawStore
+from .plans import Removal
 from .removals import Deletion, EntryProtected, Errand, errand
 from .resets import Reset
 
@@ -82,6 +83,14 @@ def plan_delete(
             protected=recording.protections(database, now),
         )
         return plan_with(store, rules, progress)
+
+
+def removals_of(
+    database: str, keys: Sequence[str], *, keeps_transcripts: bool = False
+) -> list[Removal]:
+    """Return what removing entries one after another would archive, remove and leave, and why."""
+    with opened(database) as store:
+        return list(store.removals(keys, keeps_transcripts=keeps_transcripts))
 
 
 def delete(

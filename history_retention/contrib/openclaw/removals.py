@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 
 from ...exceptions import HistoryRetentionError, StoreUnreadable
 from .archives import blobs, files
@@ -64,6 +65,11 @@ class Removals:
         self._catalogue = catalogue
         self._folder = files.folder_beside(database.path)
         self._fresh: list[str] = []
+
+    @property
+    def folder(self) -> Path:
+        """Return where archives lie."""
+        return self._folder
 
     def planned(
         self, entry: Entry, references: References, *, keeps_transcripts: bool = False
