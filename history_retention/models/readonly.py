@@ -94,7 +94,7 @@ class StoredRows(models.Manager[M]):
         """
         options = self.model._meta
         rows = self.get_queryset().using(alias)
-        columns = _columns(alias, options.db_table)
+        columns = _columns(alias, self.model.vendor_table or options.db_table)
         lacking = {field.name for field in options.concrete_fields if field.column not in columns}
         if any(field.name in lacking for field in options.pk_fields):
             return rows.none()
@@ -105,10 +105,12 @@ class VendorModel(models.Model):
     """A row that its vendor writes.
 
     ``on_demand_fields`` are loaded only when asked for: payloads, and what files of older
-    versions lack.
+    versions lack. ``vendor_table`` is the table's plain name where ``db_table`` has to be another,
+    since two vendors chose the same.
     """
 
     on_demand_fields: ClassVar[tuple[str, ...]] = ()
+    vendor_table: ClassVar[str] = ""
 
     objects: ClassVar[StoredRows[Self]] = StoredRows()
 

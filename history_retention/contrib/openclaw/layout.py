@@ -32,13 +32,11 @@ from ...stores.sqlite import SQLiteFile
 from ...stores.sqlite_space import SQLiteStore
 from .ages import Age, B, age_of
 from .archives.blobs import milliseconds
-from .archives.files import Content
-from .archives.inventory import Holding, inventory, verified
-from .archives.retention import remove
+from .archiving import AgentArchives
 from .catalogue import Catalogue
 from .database import AgentDatabase
 from .entries import Entry
-from .listing import Listing, listing_of
+from .listing import Listing, listing_of, told_ids
 from .plans import Removal
 from .protection import Protection, protection
 from .removals import Deletion, Removals, errand, require_removable
@@ -99,6 +97,16 @@ class OpenClawStore(SQLiteStore):
         """Return OpenClaw's schema version of the file."""
         return self._database.version
 
+    @property
+    def archives(self) -> AgentArchives:
+        """Return the archives of the agent."""
+        return AgentArchives(self._database, self._removals.folder)
+
+    def family_ids(self, key: str) -> tuple[str, ...]:
+        """Return the ids of an entry's family as far as they can be told."""
+        entry = self._catalogue.entries().get(key)
+        return told_ids(entry, self._database) if entry else ()
+
     def entries(self) -> Sequence[Entry]:
         """Return all entries, shells among them, in the order of their keys."""
         return tuple(self._catalogue.entries().values())
@@ -108,20 +116,11 @@ class OpenClawStore(SQLiteStore):
         sizes = self._sizes.of_all(lambda done, all_: progress("measuring", done, all_))
         return listing_of(self._database, self._catalogue, sizes)
 
-    def holdings(self) -> list[Holding]:
-        """Return the archives of the agent, newest first."""
-        return inventory(
-            self._file, self._removals.folder, keeps_archives=self._database.keeps_archives
-        )
-
-    def verified(self, holding: Holding) -> Content | None:
-        """Read an archive whole; see ``archives.inventory``."""
-        return verified(self._file, holding)
-
-    def forget_archive(self, holding: Holding) -> bool:
-        """Remove an archive; see ``archives.retention``."""
-        self._database.require_changeable()
-        return remove(self._file, holding)
+    def family_of(self, key: str) -> list[tuple[str, Size, str]]:
+        """Return the sessions of an entry: id, size, and another key that needs it, or none."""
+        needed = self._catalogue.references()
+        ids = dict.fromkeys([*self.family_ids(key), *self._database.transcripts.owned_by(key)])
+        return [(each, self._sizes.of([each]), needed.others(each, key) or "") for each in ids]
 
     def measured_threads(self, progress: Progress) -> Iterator[NamedThread]:
         """Stream every entry with the bytes of the sessions that are counted to it.
@@ -248,8 +247,8 @@ class OpenClawStore(SQLiteStore):
 
     def _thread(self, entry: Entry, size: Size | None, fingerprint: bytes = b"") -> NamedThread:
         age = self._database.age
-        last = _instant(entry.activity(age)) if entry.is_readable(age) else None
-        first = _instant(entry.told.get("sessionStartedAt")) or last
+        last = instant_of(entry.activity(age)) if entry.is_readable(age) else None
+        first = instant_of(entry.told.get("sessionStartedAt")) or last
         stored = StoredThread(
             thread_id=entry.key,
             checkpoint_count=size.event_count if size else 0,
@@ -280,7 +279,8 @@ class OpenClawStore(SQLiteStore):
         return blake2b(repr(told).encode("utf-8", "surrogateescape"), digest_size=8).digest()
 
 
-def _instant(milliseconds: object) -> datetime | None:
+def instant_of(milliseconds: object) -> datetime | None:
+    """Return the vendor's instant in UTC; None for what is no number of milliseconds."""
     if not isinstance(milliseconds, int):
         return None
     try:

@@ -200,11 +200,11 @@ class Command(DestructiveCommand):
             return
         with opened(self.database) as store:
             told: list[tuple[Holding, str]] = []
-            for holding in store.holdings():
+            for holding in store.archives.all():
                 found = ""
                 if verifies:
                     try:
-                        content = store.verified(holding)
+                        content = store.archives.verified(holding)
                         found = counted(content.event_count, "event") if content else "pending"
                     except HistoryRetentionError as error:
                         found = f"damaged: {error}"
@@ -231,14 +231,14 @@ class Command(DestructiveCommand):
             raise UsageError("--older-than takes a time above 0, as 90d.")
         asks = self.asks(options)
         with opened(self.database) as store:
-            chosen = expired(store.holdings(), age, self.as_of)
+            chosen = expired(store.archives.all(), age, self.as_of)
         what = counted(len(chosen), "archive")
         self.show(text.holding_lines(self.database, [(each, "") for each in chosen]), asks=asks)
         if chosen and not self.rehearsing:
             if asks:
                 self.ask(f"Remove {what} of {self.database} for good?")
             with opened(self.database) as store:
-                removed = [each for each in chosen if store.forget_archive(each)]
+                removed = [each for each in chosen if store.archives.remove(each)]
             what = counted(len(removed), "archive")
         if self.to_json:
             self.say_document(
