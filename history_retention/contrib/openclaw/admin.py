@@ -24,8 +24,7 @@ from ...admin.words import readable, thread_name
 from ...models import Thread
 from ...models.readonly import VendorModel
 from .ages import B
-from .entries import Entry, entry_of
-from .layout import instant_of
+from .entries import Entry, entry_of, instant_of
 from .models import SessionEntry, SessionNode, SessionWindow, StoredSession
 from .operations import opened
 from .protection import Protection, protection

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from hashlib import blake2b
 from typing import Any, Self
 
@@ -35,7 +35,7 @@ from .archives.blobs import milliseconds
 from .archiving import AgentArchives
 from .catalogue import Catalogue
 from .database import AgentDatabase
-from .entries import Entry
+from .entries import Entry, instant_of
 from .listing import Listing, listing_of, told_ids
 from .plans import Removal
 from .protection import Protection, protection
@@ -45,7 +45,6 @@ from .sizes import Size, Sizes
 
 Clock = Callable[[], datetime]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KEPT = {Protection.RUNNING: KeepReason.LEASED, Protection.PINNED: KeepReason.HELD}
 
 
@@ -277,13 +276,3 @@ class OpenClawStore(SQLiteStore):
             sorted((w.session_id, w.snapshot) for w in windows.values()),
         )
         return blake2b(repr(told).encode("utf-8", "surrogateescape"), digest_size=8).digest()
-
-
-def instant_of(milliseconds: object) -> datetime | None:
-    """Return the vendor's instant in UTC; None for what is no number of milliseconds."""
-    if not isinstance(milliseconds, int):
-        return None
-    try:
-        return _EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        return None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from .....facts import KeptThread, SkipReason
 from ...archives.files import Archive
 from ...archives.inventory import Holding
 from ...cleanups import CleanedUp
+from ...entries import instant_of
 from ...listing import ListedEntry, Listing
 from ...maintenance import Decision
 from ...operations import Deleted
@@ -17,8 +18,6 @@ from ...removals import Deletion
 from ...resets import Reset
 
 Document = dict[str, object]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def listing_document(database: str, age: str, version: int, listing: Listing) -> Document:
@@ -147,12 +146,8 @@ def left_of(key: str, deleted: Deleted, kept: Sequence[KeptThread]) -> str | Non
 
 def moment(milliseconds: int | None) -> str | None:
     """Return the vendor's instant in ISO 8601; None when it tells none."""
-    if milliseconds is None:
-        return None
-    try:
-        return _iso(_EPOCH + timedelta(milliseconds=milliseconds))
-    except OverflowError:
-        return None
+    at = instant_of(milliseconds)
+    return None if at is None else _iso(at)
 
 
 def _listed(listed: ListedEntry) -> Document:

@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from .....management.commands._text import cell, counted, printable, size, table
+from .....management.commands._text import cell, counted, instant, printable, size, table
 from ...archives.inventory import Holding
 from ...cleanups import CleanedUp
+from ...entries import instant_of
 from ...listing import Listing
 from ...maintenance import Action, Decision
 from ...plans import Removal
 from ...removals import Deletion
 from ...resets import Reset
-from ._openclaw_documents import moment
 
 STAY_WORDS = {
     "needed_by_another_entry": "needed by another entry",
@@ -30,7 +30,7 @@ def listing_lines(database: str, listing: Listing) -> list[str]:
     rows = [
         [
             cell(each.entry.key),
-            moment(each.entry.updated_at) or "unknown",
+            instant(instant_of(each.entry.updated_at)),
             f"{len(each.session_ids):,}",
             f"{each.size.event_count:,}",
             size(each.size.byte_count + each.entry.byte_count),
@@ -107,7 +107,7 @@ def cleanup_lines(database: str, decisions: Sequence[Decision], *, dry_run: bool
         [
             each.action.value,
             cell(each.entry.key),
-            moment(each.activity) or "unknown",
+            instant(instant_of(each.activity)),
             each.reason.replace("_", " "),
         ]
         for each in decisions
