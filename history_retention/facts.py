@@ -48,6 +48,15 @@ class KeepReason(StrEnum):
     """Somebody or something is still awaited, and the prune was told to leave those."""
 
 
+class Transcripts(StrEnum):
+    """What becomes of the transcript of a thread that is pruned."""
+
+    STAY = "stay"
+    ARCHIVED = "archived"
+    """It goes, and was written to an archive first."""
+    GO = "go"
+
+
 class Awaiting(StrEnum):
     """What an unfinished thread waits for before it goes on."""
 
@@ -182,54 +191,6 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadThread:
-    """One thread of a readout.
-
-    ``stored_activity`` is that of its rows alone, without its conversations; None when unknown.
-    """
-
-    thread_id: str
-    byte_count: int
-    checkpoint_count: int
-    write_count: int
-    first_activity: datetime | None
-    last_activity: datetime | None
-    stored_activity: datetime | None
-    state: State
-    conversation_ids: tuple[int | str, ...]
-    turn_count: int
-    command: str
-    project: str
-    label: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readout:
-    """What one measuring of a store found.
-
-    ``unresumable`` counts every thread that no conversation names, ``reclaimable`` those of
-    them that a reclaim would take now. ``notes`` are sentences about what could not be told.
-    """
-
-    database: str
-    layout: str
-    as_of: datetime
-    space: Space
-    naming: Naming
-    checkpoint_bytes: int
-    checkpoint_count: int
-    write_count: int
-    thread_count: int
-    conversation_count: int
-    turn_count: int
-    transcript_bytes: int
-    unresumable: Tally
-    reclaimable: Tally
-    largest_threads: tuple[ReadThread, ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KeptThread:
     """A thread that the bounds alone would have taken, and why it stays."""
 
@@ -273,6 +234,7 @@ class Plan:
     kept: tuple[KeptThread, ...]
     naming_mark: int
     notes: tuple[str, ...] = ()
+    transcripts: Transcripts = Transcripts.STAY
     named_by: str = ""
     witnesses: tuple[str, ...] = ()
     left_by_limit: int = 0

@@ -6,8 +6,9 @@ import heapq
 from collections.abc import Iterable, Iterator
 
 from .exceptions import LedgerMissing
-from .facts import NamedThread, Naming, Readout, ReadThread, State, Tally
+from .facts import NamedThread, Naming, State, Tally
 from .policy import Rules, leading, state_of
+from .readouts import Readout, ReadThread
 from .remembering import Memory
 from .stores.base import Progress, Store
 

@@ -77,6 +77,7 @@ def plan_with(
         kept=tuple(kept),
         naming_mark=mark,
         notes=store.notes,
+        transcripts=store.transcripts,
         named_by=store.named_by,
         witnesses=choice.witnesses,
         limit=limit,

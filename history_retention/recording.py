@@ -18,12 +18,13 @@ from django.db import Error, connections, router
 from . import witnesses
 from .admission import left_behind, outermost, require_no_shared_sweep_beside
 from .exceptions import LedgerMissing
-from .facts import Ending, KeepReason, Plan, PlannedThread, Readout, Space
+from .facts import Ending, KeepReason, Plan, PlannedThread, Space
 from .guard.in_use import in_use
 from .models import Batch, Hold, Lease, Measurement, Sweep, Thread
 from .outcomes import VacuumResult
 from .packing import packed
 from .processes import this_process
+from .readouts import Readout
 from .sweeping import Swept
 
 if TYPE_CHECKING:

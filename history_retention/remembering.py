@@ -11,8 +11,9 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from .facts import ReadThread, StoredThread
+from .facts import StoredThread
 from .models import Measurement, Thread
+from .readouts import ReadThread
 from .recording import ledger, storable
 from .stores.scratch import Scratch
 

@@ -33,12 +33,13 @@ from . import recording
 from .boxes import Pace, Throttle, unthrottled
 from .conf import get_settings
 from .exceptions import HistoryRetentionError, LedgerMissing, NoNamingTable, UsageError
-from .facts import Ending, KeepReason, Naming, Plan, Readout, Space
+from .facts import Ending, KeepReason, Naming, Plan, Space
 from .measuring import Totals, read, remeasured
 from .models import Sweep
 from .outcomes import Outcome, VacuumResult
 from .planning import plan_with, recorded_bounds
 from .policy import Bounds, Rules
+from .readouts import Readout
 from .remembering import Memory
 from .stores import open_store
 from .stores.base import Progress, Store

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from django.utils.translation import gettext_lazy as _
 
-from .facts import Awaiting, KeepReason, SkipReason
+from .facts import Awaiting, KeepReason, SkipReason, Transcripts
 
 LONGEST_SHOWN = 40
 """Characters of an id in a table; a UUID has 36."""
@@ -20,6 +20,12 @@ KEPT_BECAUSE = {
     KeepReason.PROTECTED: _("protected by its agent"),
     KeepReason.LIVE: _("named by no conversation, yet active within the grace window"),
     KeepReason.UNFINISHED: _("unfinished"),
+}
+
+BECOME_OF_TRANSCRIPTS = {
+    Transcripts.STAY: _("Transcripts stay; the state that a resume needs goes."),
+    Transcripts.ARCHIVED: _("Transcripts are archived first; nobody can resume them then."),
+    Transcripts.GO: _("Transcripts go along with the state that a resume needs."),
 }
 
 AWAITED = {

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from history_retention import services
-from history_retention.facts import Readout
 from history_retention.models import Hold, Measurement, Thread
+from history_retention.readouts import Readout
 from history_retention.remembering import Memory
 from history_retention.stores import open_store
 from project.checkpoint_ids import checkpoint_id_at

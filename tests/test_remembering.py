@@ -8,8 +8,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from history_retention import recording
-from history_retention.facts import ReadThread, State
+from history_retention.facts import State
 from history_retention.models import Thread
+from history_retention.readouts import ReadThread
 from history_retention.remembering import Memory
 
 from .store_files import NOW

@@ -28,6 +28,7 @@ from ..conf import get_settings
 from ..exceptions import UsageError
 from ..facts import Ending, Plan, SkipReason
 from ..models import Sweep
+from ..words import BECOME_OF_TRANSCRIPTS
 from .base import REFUSALS, OperationsAdmin, signed_in
 from .confirmation_rows import StorePage, store_page
 from .consent import MOST_THREADS, Agreed, held_against, opened, sealed
@@ -145,6 +146,9 @@ def _ask(
         pages=[each.page() for each in planned],
         thread_count=thread_count,
         byte_count=sum(plan.planned.byte_count for plan in plans),
+        transcripts=[
+            BECOME_OF_TRANSCRIPTS[each] for each in sorted({p.transcripts for p in plans})
+        ],
         as_of=as_of.isoformat(),
         shown=sealed(operation.kind, request.user.pk, as_of, plans),
         selected=request.POST.getlist(ACTION_CHECKBOX_NAME),

@@ -25,9 +25,7 @@ def log_removal(user_pk: int, store: str, thread_ids: Iterable[str]) -> None:
         )
         for thread_id in thread_ids
     ]
-    LogEntry.objects.log_actions(
-        user_pk, threads, DELETION, _("Pruned the stored state; transcripts stay.")
-    )
+    LogEntry.objects.log_actions(user_pk, threads, DELETION, _("Pruned the stored state."))
 
 
 def log_sweep(user_pk: int, kind: Sweep.Kind, store: str) -> None:

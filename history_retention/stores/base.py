@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
-from ..facts import KeepReason, NamedThread, Naming, PlannedThread, SkipReason, Space, StoredThread
+from ..facts import (
+    KeepReason,
+    NamedThread,
+    Naming,
+    PlannedThread,
+    SkipReason,
+    Space,
+    StoredThread,
+    Transcripts,
+)
 from ..outcomes import VacuumResult
 
 if TYPE_CHECKING:
@@ -62,6 +71,8 @@ class Store(ABC):
     they would only be in each other's way, and in the agents'."""
     vacuums_beside_writers: ClassVar[bool] = False
     """Whether nobody waits for a vacuum, so that there is no reason to put one off."""
+    transcripts: ClassVar[Transcripts] = Transcripts.STAY
+    """What becomes of the transcripts of threads that are removed."""
     alias: str
     naming: Naming
     named_by: str = ""

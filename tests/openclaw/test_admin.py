@@ -128,6 +128,7 @@ def test_the_prune_action_asks_and_then_archives_and_removes(
     superuser.post(THREADS, ticked(consent_form(asked)))
 
     assert ALPHA in text_of(asked)
+    assert "Transcripts are archived first" in text_of(asked)
     assert untouched == before
     assert archived(agent) == {(GONE, "deleted"): before[GONE]}
     assert GONE not in transcripts(agent)

@@ -99,6 +99,13 @@ def test_a_dry_run_says_the_same_and_changes_nothing(agent: Path) -> None:
     assert (agent.read_bytes(), archived(agent), Sweep.objects.count()) == (before, {}, 0)
 
 
+def test_a_prune_says_that_transcripts_are_archived_first(agent: Path) -> None:
+    ran = run("history_prune", "--all", "--no-input")
+
+    assert "This cannot be undone. Transcripts are archived first" in ran.out
+    assert len(archived(agent)) == 5
+
+
 def test_a_delete_is_on_record(agent: Path) -> None:
     sessions("delete", MAIN, "--no-input")
 

@@ -26,6 +26,7 @@ from ...facts import (
     PlannedThread,
     SkipReason,
     StoredThread,
+    Transcripts,
 )
 from ...stores.base import Progress, Tables
 from ...stores.sqlite import SQLiteFile
@@ -54,6 +55,7 @@ class OpenClawStore(SQLiteStore):
     layout = "openclaw"
     rows_a_check = 2_000
     threads_a_removal = 1
+    transcripts = Transcripts.ARCHIVED
 
     def __init__(self, database: AgentDatabase, clock: Clock = timezone.now) -> None:
         self.alias = database.file.alias

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from ...facts import Plan, PlannedThread, Readout, ReadThread, Space, Tally
+from ...facts import Plan, PlannedThread, Space, Tally
 from ...models import Sweep
 from ...outcomes import Outcome, VacuumResult
 from ...policy import Bounds
+from ...readouts import Readout, ReadThread
 from ...vacuuming import VacuumForecast
 
 Document = dict[str, object]

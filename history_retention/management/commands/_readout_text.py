@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...facts import Naming, Readout
+from ...facts import Naming
+from ...readouts import Readout
 from ._space_text import space_line
 from ._text import cell, counted, identifiers, instant, shortened, size, table
 

@@ -9,7 +9,7 @@ from ...facts import Ending, KeptThread, Plan, PlannedThread
 from ...models import Sweep
 from ...outcomes import Outcome, Removed
 from ...policy import Bounds
-from ...words import AWAITED, KEPT_BECAUSE, SKIPPED_BECAUSE
+from ...words import AWAITED, BECOME_OF_TRANSCRIPTS, KEPT_BECAUSE, SKIPPED_BECAUSE
 from ._space_text import space_lines
 from ._text import (
     cell,
@@ -30,6 +30,7 @@ FIRST_ROWS = 10
 
 KEEP_WORDS = in_english(KEPT_BECAUSE)
 AWAITING_WORDS = in_english(AWAITED)
+TRANSCRIPT_WORDS = in_english(BECOME_OF_TRANSCRIPTS)
 SKIP_WORDS = in_english(SKIPPED_BECAUSE)
 ENDING_WORDS = {
     Ending.PARTIAL: "stopped by an error",
@@ -66,7 +67,7 @@ def plan_lines(plan: Plan, *, dry_run: bool, verbosity: int) -> list[str]:
     lines.append(
         "Dry run: nothing was removed."
         if dry_run
-        else "This cannot be undone. Transcripts stay; the state that a resume needs goes."
+        else f"This cannot be undone. {TRANSCRIPT_WORDS[plan.transcripts]}"
     )
     return lines
 
