@@ -11,7 +11,7 @@ import pytest
 from history_retention.models import Hold, Sweep
 
 from ..commands import Ran, manage, run
-from .agents import OPENCLAW, archived, copy_agent, is_whole, opened, transcripts
+from .agents import OPENCLAW, archived, copy_agent, is_whole, keys_in, opened, transcripts
 
 MAIN = "agent:main:main"
 ALPHA = "agent:main:dashboard:alpha"
@@ -21,17 +21,6 @@ SHARED = "22222222-2222-4222-8222-00000000bbbb"
 
 def sessions(*args: str) -> Ran:
     return run("openclaw_sessions", *args)
-
-
-def keys_in(path: Path) -> set[str]:
-    table = "session_nodes" if "v23" in told_tables_age(path) else "session_entries"
-    with opened(path) as connection:
-        return {key for (key,) in connection.execute(f"SELECT session_key FROM {table}")}
-
-
-def told_tables_age(path: Path) -> str:
-    with opened(path) as connection:
-        return f"v{connection.execute('PRAGMA user_version').fetchone()[0]}"
 
 
 def test_the_list_tells_sizes_families_and_what_protects_each_key(agent: Path) -> None:

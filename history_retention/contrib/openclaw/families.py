@@ -34,11 +34,11 @@ def family(entry: Entry, age: Age) -> tuple[str, ...]:
 
 def _told_ids(entry: Entry, age: Age) -> Iterator[str]:
     told = entry.told
-    yield _trimmed(told.get("sessionId"), entry)
+    yield _trimmed(told.get("sessionId"))
     if age.has_nodes:
-        yield _trimmed(told.get("previousSessionId"), entry)
+        yield _trimmed(told.get("previousSessionId"))
     for session_id in _listed(told.get("usageFamilySessionIds"), entry):
-        yield _trimmed(session_id, entry)
+        yield _trimmed(session_id)
     for checkpoint in _listed(told.get("compactionCheckpoints"), entry):
         yield from _ids_of_checkpoint(checkpoint, entry)
 
@@ -50,7 +50,7 @@ def _ids_of_checkpoint(checkpoint: object, entry: Entry) -> Iterator[str]:
     for side in sides:
         if not isinstance(side, dict):
             raise _unreadable(entry, "a compaction checkpoint")
-        yield _trimmed(side.get("sessionId"), entry)
+        yield _trimmed(side.get("sessionId"))
 
 
 def _listed(value: object, entry: Entry) -> list[Any]:
@@ -61,12 +61,9 @@ def _listed(value: object, entry: Entry) -> list[Any]:
     return value
 
 
-def _trimmed(session_id: object, entry: Entry) -> str:
-    if session_id is None:
-        return ""
-    if not isinstance(session_id, str):
-        raise _unreadable(entry, "a session id")
-    return session_id.strip(BLANKS)
+def _trimmed(session_id: object) -> str:
+    """Return the id; nothing for a value that can be none, since ids are texts."""
+    return session_id.strip(BLANKS) if isinstance(session_id, str) else ""
 
 
 def _unreadable(entry: Entry, what: str) -> UnreadableFamily:

@@ -166,12 +166,22 @@ def verify(path: Path) -> Content:
 
 
 def listed(folder: Path) -> Iterator[ListedArchive]:
-    """List the archives of a folder by name; empty when there is no such folder."""
-    with suppress(FileNotFoundError):
+    """List the archives of a folder by name; empty when there is no such folder.
+
+    Raises ArchiveUnreadable when the folder cannot be looked into.
+    """
+    try:
         for path in sorted(folder.iterdir()):
             name = read_name(path.name)
             if name is not None and path.is_file():
                 yield ListedArchive(path=path, name=name, byte_count=path.stat().st_size)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ArchiveUnreadable(
+            f"{folder} cannot be looked into for archives ({error.strerror}), so nothing more was "
+            "done. Let this user read and write that folder, or remove what is in its place."
+        ) from error
 
 
 def joined(lines: Iterable[bytes]) -> Iterator[bytes]:
