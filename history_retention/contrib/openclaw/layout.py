@@ -64,9 +64,9 @@ class OpenClawStore(SQLiteStore):
         self._file = database.file
         self._clock = clock
         self._database = database
-        self._sizes = Sizes(database.file, database.tables)
+        self.sizes = Sizes(database.file, database.tables)
         self._catalogue = Catalogue(database)
-        self._removals = Removals(database, self._catalogue)
+        self.remover = Removals(database, self._catalogue)
         self._deleted: list[Deletion] = []
 
     @classmethod
@@ -101,7 +101,7 @@ class OpenClawStore(SQLiteStore):
     @property
     def archives(self) -> AgentArchives:
         """Return the archives of the agent."""
-        return AgentArchives(self._database, self._removals.folder)
+        return AgentArchives(self._database, self.remover.folder)
 
     def family_ids(self, key: str) -> tuple[str, ...]:
         """Return the ids of an entry's family as far as they can be told."""
@@ -114,14 +114,14 @@ class OpenClawStore(SQLiteStore):
 
     def listing(self, progress: Progress) -> Listing:
         """Describe every entry; reads every transcript to tell its size."""
-        sizes = self._sizes.of_all(lambda done, all_: progress("measuring", done, all_))
+        sizes = self.sizes.of_all(lambda done, all_: progress("measuring", done, all_))
         return listing_of(self._database, self._catalogue, sizes)
 
     def family_of(self, key: str) -> list[tuple[str, Size, str]]:
         """Return the sessions of an entry: id, size, and another key that needs it, or none."""
         needed = self._catalogue.references()
         ids = dict.fromkeys([*self.family_ids(key), *self._database.transcripts.owned_by(key)])
-        return [(each, self._sizes.of([each]), needed.others(each, key) or "") for each in ids]
+        return [(each, self.sizes.of([each]), needed.others(each, key) or "") for each in ids]
 
     def measured_threads(self, progress: Progress) -> Iterator[NamedThread]:
         """Stream every entry with the bytes of the sessions that are counted to it.
@@ -147,7 +147,7 @@ class OpenClawStore(SQLiteStore):
         keys = [thread.stored.thread_id for thread in threads]
         for plan in self.removals(keys):
             entry = self._catalogue.entries()[plan.key]
-            yield self._thread(entry, self._sizes.of(plan.session_ids), self._fingerprint(entry))
+            yield self._thread(entry, self.sizes.of(plan.session_ids), self._fingerprint(entry))
 
     def protections(self) -> dict[str, KeepReason]:
         """Return the entries that OpenClaw's maintenance never removes, by its newest rules."""
@@ -182,7 +182,7 @@ class OpenClawStore(SQLiteStore):
             self._undone()
             raise
         asked = errand.get()
-        pending = self._removals.publish(self._clock())
+        pending = self.remover.publish(self._clock())
         if asked is not None:
             asked.deletions += self._deleted
             asked.pending = pending
@@ -207,12 +207,12 @@ class OpenClawStore(SQLiteStore):
         keeps = asked is not None and asked.keeps_transcripts
         for thread in threads:
             self._deleted.append(
-                self._removals.remove(thread.thread_id, self._clock(), keeps_transcripts=keeps)
+                self.remover.remove(thread.thread_id, self._clock(), keeps_transcripts=keeps)
             )
 
     def reset(self, key: str, at: datetime, changes: Mapping[str, Any] | None = None) -> Reset:
         """Inside ``removing``: give a key an empty transcript; see ``resets``."""
-        resets = Resets(self._database, self._catalogue, self._removals)
+        resets = Resets(self._database, self._catalogue, self.remover)
         return resets.reset(key, at, changes=changes)
 
     def archive_in_place(self, entry: Entry, reason: str, at: datetime) -> bool:
@@ -231,7 +231,7 @@ class OpenClawStore(SQLiteStore):
         for key in keys:
             entry = self._catalogue.entries().get(key)
             if entry is not None and not entry.is_shell:
-                yield self._removals.planned(entry, references, keeps_transcripts=keeps_transcripts)
+                yield self.remover.planned(entry, references, keeps_transcripts=keeps_transcripts)
                 references.drop(key)
 
     def require_removable(self, keys: Sequence[str]) -> None:
@@ -243,7 +243,7 @@ class OpenClawStore(SQLiteStore):
                 require_removable(entry, self._database)
 
     def _undone(self) -> None:
-        self._removals.undone()
+        self.remover.undone()
         self._deleted.clear()
 
     def _thread(self, entry: Entry, size: Size | None, fingerprint: bytes = b"") -> NamedThread:
@@ -271,7 +271,7 @@ class OpenClawStore(SQLiteStore):
 
     def _fingerprint(self, entry: Entry) -> bytes:
         """Return what changes when the entry does, or any session that would go with it."""
-        windows = self._removals.windows(entry)
+        windows = self.remover.windows(entry)
         told = (
             entry.digest,
             entry.columns,

@@ -95,6 +95,10 @@ class References:
         for session_id in self._needed.pop(key, frozenset()):
             self._needers[session_id].discard(key)
 
+    def is_needed(self, session_id: str) -> bool:
+        """Tell whether any entry needs the session."""
+        return bool(self._needers.get(session_id))
+
     def others(self, session_id: str, key: str) -> str | None:
         """Return the first key, in order, of another entry that needs the session."""
         return min(self._needers.get(session_id, set()) - {key}, default=None)

@@ -7,12 +7,12 @@ from datetime import timedelta
 
 from ...exceptions import UsageError
 
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 _DURATION = re.compile(rf"(?:{_PART.pattern})+")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)b?")
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)b?")
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 OFF = ("false", "0")

@@ -108,6 +108,34 @@ class Removals:
         self._catalogue.drop(key)
         return Deletion(key=key, deleted=True, archived=archived, removed=removed, kept=plan.stays)
 
+    def unneeded(self) -> list[Window]:
+        """Return the sessions that no entry needs, those longest idle first; no cold ones."""
+        references = self._catalogue.references()
+        owned = self._database.transcripts.owned().values()
+        ids = [
+            session_id
+            for session_ids in owned
+            for session_id in session_ids
+            if not references.is_needed(session_id)
+        ]
+        windows = self._database.transcripts.windows(ids).values()
+        warm = [window for window in windows if not window.is_cold]
+        return sorted(warm, key=lambda window: (window.updated_at, window.session_id))
+
+    def remove_unneeded(self, session_id: str, at: datetime) -> tuple[Archive, ...]:
+        """Inside the file's transaction: archive and remove a session, if still no entry needs it.
+
+        Raises as ``remove`` does.
+        """
+        windows = self._database.transcripts.windows([session_id])
+        is_needed = self._catalogue.references().is_needed(session_id)
+        if is_needed or not windows or windows[session_id].is_cold:
+            return ()
+        archives = self.archived([session_id], "deleted", at)
+        self._database.dependents.remove_window(session_id)
+        self._catalogue.forget()
+        return archives
+
     def archived(
         self, session_ids: Sequence[str], reason: str, at: datetime
     ) -> tuple[Archive, ...]:

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from .....facts import KeptThread, SkipReason
 from ...archives.files import Archive
 from ...archives.inventory import Holding
+from ...budget import BudgetPlan
+from ...budgeting import Budgeted
 from ...cleanups import CleanedUp
 from ...entries import instant_of
 from ...listing import ListedEntry, Listing
@@ -82,8 +84,10 @@ def cleanup_document(
     database: str,
     decisions: Sequence[Decision],
     done: CleanedUp | None,
+    freed: Budgeted | None = None,
     *,
     mode: str,
+    budget: BudgetPlan,
 ) -> Document:
     """Describe the decision of every key, and with ``done`` what was carried out."""
     document: Document = {
@@ -102,8 +106,24 @@ def cleanup_document(
             for each in decisions
         ],
     }
+    document["disk_budget"] = {
+        "total_bytes": budget.total_bytes,
+        "max_bytes": budget.max_bytes,
+        "high_water_bytes": budget.high_water_bytes,
+        "over_budget": budget.is_over,
+        "victims": [
+            {"kind": each.tier.value, "name": each.name, "bytes": each.byte_count}
+            for each in budget.victims
+        ],
+    }
     if done is None:
         return document
+    if freed is not None:
+        document["freed"] = {
+            "archives": list(freed.archives),
+            "sessions": _archives(freed.sessions),
+            "entries": [each.key for each in (freed.deleted.deletions if freed.deleted else ())],
+        }
     return {
         **document,
         "archived_in_place": list(done.archived),

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from .....management.commands._text import cell, counted, instant, printable, size, table
+from .....management.commands._text import cell, counted, instant, listed, printable, size, table
 from ...archives.inventory import Holding
+from ...budget import BudgetPlan, Tier
+from ...budgeting import Budgeted
 from ...cleanups import CleanedUp
 from ...entries import instant_of
 from ...listing import Listing
@@ -120,7 +122,23 @@ def cleanup_lines(database: str, decisions: Sequence[Decision], *, dry_run: bool
     ]
 
 
-def cleaned_lines(database: str, done: CleanedUp) -> list[str]:
+def budget_lines(database: str, budget: BudgetPlan, enforces: bool) -> list[str]:
+    """Say what the store takes of its budget, and what would go to keep it; nothing within it."""
+    if not budget.is_over or budget.max_bytes is None:
+        return []
+    counts = Counter(each.tier for each in budget.victims)
+    takes = f"{database}: takes {size(budget.total_bytes)}, more than {size(budget.max_bytes)}"
+    if not enforces:
+        return [f"{takes}; nothing goes for that without --max-disk-bytes."]
+    went = [
+        counted(counts[Tier.ARCHIVE], "archive"),
+        counted(counts[Tier.SESSION], "session") + " that no entry needs",
+        counted(counts[Tier.ENTRY], "entry", "entries"),
+    ]
+    return [f"{takes}: {listed(went)} go, {size(sum(v.byte_count for v in budget.victims))}"]
+
+
+def cleaned_lines(database: str, done: CleanedUp, freed: Budgeted | None = None) -> list[str]:
     """Say what a cleanup did."""
     deletions = done.deleted.deletions if done.deleted else ()
     parts = [
@@ -131,6 +149,14 @@ def cleaned_lines(database: str, done: CleanedUp) -> list[str]:
         parts.append(f"{len(done.changed):,} changed meanwhile and left as they are")
     if done.kept:
         parts.append(f"{len(done.kept):,} held or in use")
+    if freed is not None:
+        deletions = (*deletions, *(freed.deleted.deletions if freed.deleted else ()))
+        parts.append(
+            f"for the budget, {counted(len(freed.archives), 'archive')} went, "
+            f"{counted(len(freed.sessions), 'session')} archived and "
+            f"{counted(len(freed.deleted.deletions) if freed.deleted else 0, 'entry', 'entries')} "
+            "deleted"
+        )
     return ["; ".join(parts), *deletion_lines(deletions, ())]
 
 

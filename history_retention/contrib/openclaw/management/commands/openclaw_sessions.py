@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -20,9 +18,10 @@ from .....models import Sweep
 from ... import quantities
 from ...archives.inventory import Holding
 from ...archives.retention import expired
+from ...budgeting import budget_of, keep_budget
 from ...cleanups import clean_up, decisions_of, rules_of
-from ...maintenance import Rules
 from ...operations import Deleted, delete, opened, plan_delete, removals_of, reset
+from . import _cleanup_flags
 from . import _openclaw_documents as documents
 from . import _openclaw_text as text
 
@@ -33,7 +32,6 @@ ACTS = {
     "cleanup": "Do what OpenClaw's own maintenance would, with its settings and defaults.",
     "archives": "List the archived transcripts, verify them, or remove old ones.",
 }
-MODES = ("enforce", "warn")
 
 
 class Command(DestructiveCommand):
@@ -70,16 +68,7 @@ class Command(DestructiveCommand):
         add("keys", nargs=1, metavar="KEY", help="A session key, as list shows it.")
 
     def _add_cleanup(self, add: Callable[..., Any]) -> None:
-        add("--prune-after", metavar="TIME", help="Age of idle entries, as 30d; 0: any age stays.")
-        add("--max-entries", metavar="N", help="How many entries may stay that are not archived.")
-        add("--preserve-recent", metavar="TIME", help="Keep what was active in this time.")
-        add(
-            "--archive-dashboard-after",
-            metavar="TIME",
-            help="Age of idle dashboards; 0: they have no age of their own.",
-        )
-        add("--mode", default="enforce", metavar="enforce|warn", help="warn: change nothing.")
-        add("--active-key", metavar="KEY", help="The session in use, kept with its parents.")
+        _cleanup_flags.add_to(add)
 
     def _add_archives(self, add: Callable[..., Any]) -> None:
         add("--verify", action="store_true", help="Read every archive from end to end.")
@@ -164,13 +153,23 @@ class Command(DestructiveCommand):
             self.say(text.reset_lines(done))
 
     def _clean_up(self, options: dict[str, Any]) -> None:
-        mode = _flags.word("--mode", options["mode"], MODES)
-        rules = rules_of(self.database, partial(_changed, options=options))
+        rules = rules_of(self.database, partial(_cleanup_flags.changed, options=options))
         asks = self.asks(options)
         decisions = decisions_of(self.database, rules, now=self.as_of)
-        is_idle = all(each.action.value == "keep" for each in decisions)
-        describe = partial(documents.cleanup_document, self.database, decisions, mode=mode)
-        self.show(text.cleanup_lines(self.database, decisions, dry_run=self.rehearsing), asks=asks)
+        with self.watched() as progress:
+            budget = budget_of(self.database, rules, now=self.as_of, progress=progress)
+        enforces = rules.enforces and options["max_disk_bytes"] is not None
+        victims = budget.victims if enforces else ()
+        is_idle = not victims and all(each.action.value == "keep" for each in decisions)
+        describe = partial(
+            documents.cleanup_document,
+            self.database,
+            decisions,
+            mode=options["mode"],
+            budget=budget,
+        )
+        lines = text.cleanup_lines(self.database, decisions, dry_run=self.rehearsing)
+        self.show([*lines, *text.budget_lines(self.database, budget, enforces)], asks=asks)
         if self.rehearsing:
             if self.to_json:
                 self.say_document(describe(None))
@@ -185,12 +184,18 @@ class Command(DestructiveCommand):
                 trigger=Sweep.Trigger.COMMAND,
                 progress=progress,
             )
+        freed = None
+        if victims:
+            freed = keep_budget(
+                self.database, budget, now=self.as_of, trigger=Sweep.Trigger.COMMAND
+            )
         if self.to_json:
-            self.say_document(describe(done))
+            self.say_document(describe(done, freed))
         elif not is_idle:
-            self.say(text.cleaned_lines(self.database, done))
-        if done.deleted is not None:
-            self._require_done(done.deleted)
+            self.say(text.cleaned_lines(self.database, done, freed))
+        for deleted in (done.deleted, freed.deleted if freed else None):
+            if deleted is not None:
+                self._require_done(deleted)
 
     def _archives(self, options: dict[str, Any]) -> None:
         verifies = _flags.switch("--verify", options["verify"])
@@ -251,24 +256,3 @@ class Command(DestructiveCommand):
         else:
             will = "would remove" if self.rehearsing else "removed"
             self.say([f"{self.database}: {will} {what} older than {printable(older_than)}"])
-
-
-def _changed(rules: Rules, *, options: dict[str, Any]) -> Rules:
-    """Return the vendor's defaults with what the flags say instead."""
-
-    def time_of(name: str, default: timedelta | None) -> timedelta | None:
-        given = _flags.text(f"--{name.replace('_', '-')}", options[name])
-        return default if given is None else quantities.limit_of_time(given)
-
-    most = _flags.whole_number(
-        "--max-entries", options["max_entries"], highest=_flags.HIGHEST_COUNT
-    )
-    return replace(
-        rules,
-        prune_after=time_of("prune_after", rules.prune_after),
-        preserve_recent=time_of("preserve_recent", rules.preserve_recent),
-        archive_dashboard_after=time_of("archive_dashboard_after", rules.archive_dashboard_after),
-        max_entries=rules.max_entries if most is None else most,
-        enforces=options["mode"] == "enforce",
-        active_key=_flags.text("--active-key", options["active_key"]),
-    )
