@@ -595,3 +595,107 @@ def test_an_error_of_the_store_is_one_sentence(empty: Path) -> None:
 
     assert "not today" in done.outcome.error
     assert keys_in(empty) == {"k:1"}
+
+
+@pytest.mark.parametrize("age", ["v23"])
+def test_what_refuses_a_publication_does_not_undo_the_removal_or_its_report(empty: Path) -> None:
+    write_entries(empty, [Told(key="k:1", session_id="one"), Told(key="k:2", session_id="two")])
+    before = transcripts(empty)
+    with opened(empty) as connection:
+        connection.execute(
+            "CREATE TRIGGER refuses BEFORE UPDATE ON session_transcript_archives"
+            " BEGIN SELECT RAISE(ABORT, 'not today'); END"
+        )
+
+    done = delete("k:1", "k:2")
+
+    assert (done.outcome.removed.thread_count, done.outcome.skipped) == (2, ())
+    assert (done.outcome.error, len(done.pending)) == ("", 2)
+    assert lines_of_rows(empty) == before
+
+
+@pytest.mark.parametrize("age", ["v8"])
+@pytest.mark.parametrize("seq", [-5, None, "'late'"])
+def test_an_event_of_a_strange_number_is_archived_or_its_session_stays(
+    empty: Path, seq: object
+) -> None:
+    write_entries(empty, [Told(key="k:1", session_id="one")])
+    with closing(sqlite3.connect(empty)) as connection, connection:
+        connection.execute(
+            "CREATE TABLE events (session_id TEXT NOT NULL REFERENCES sessions(session_id)"
+            " ON DELETE CASCADE, seq INTEGER, event_json TEXT NOT NULL,"
+            " created_at INTEGER NOT NULL, PRIMARY KEY (session_id, seq))"
+        )
+        connection.execute("INSERT INTO events SELECT * FROM transcript_events")
+        connection.execute("DROP TABLE transcript_events")
+        connection.execute("ALTER TABLE events RENAME TO transcript_events")
+        connection.execute("DELETE FROM transcript_event_identities")
+        told = "NULL" if seq is None else seq
+        connection.execute(f"INSERT INTO transcript_events VALUES ('one', {told}, '{{}}', 1)")
+
+    done = delete("k:1")
+
+    if seq is None:
+        assert "has 3 events and 2 could be read in order" in done.outcome.error
+        assert (keys_in(empty), archived(empty)) == ({"k:1"}, {})
+    else:
+        assert keys_in(empty) == set()
+        assert b"{}" in archived(empty)["one", "deleted"]
+        assert len(archived(empty)["one", "deleted"]) == 3
+
+
+@pytest.mark.parametrize("age", ["v8"])
+def test_a_key_that_is_no_text_stops_a_removal_and_is_a_sentence(empty: Path) -> None:
+    write_entries(empty, [Told(key="k:1", session_id="one")])
+    with opened(empty) as connection:
+        connection.execute("INSERT INTO session_entries VALUES (x'6b', 'one', '{}', 1, NULL)")
+
+    ran = run("history_prune", "--all", "--no-input")
+
+    assert ran.status == 1
+    assert "a key or a session that is no text" in ran.err
+    assert set(transcripts(empty)) == {"one"}
+
+
+def test_a_plugins_table_with_a_hostile_name_goes_along_and_nothing_else(
+    empty: Path, age: str
+) -> None:
+    write_entries(empty, [Told(key="k:1", session_id="one"), Told(key="k:2", session_id="two")])
+    windows = "session_windows" if age == "v23" else "sessions"
+    name = 'x"; DELETE FROM schema_meta; --'
+    quoted = name.replace('"', '""')
+    with opened(empty) as connection:
+        connection.execute(
+            f'CREATE TABLE "{quoted}" (session_id TEXT REFERENCES {windows}(session_id)'
+            " ON DELETE CASCADE)"
+        )
+        connection.execute(f"INSERT INTO \"{quoted}\" VALUES ('one'), ('two')")
+
+    done = delete("k:1")
+
+    assert done.deletions[0].removed[name.lower()] == 1
+    with opened(empty) as connection:
+        assert connection.execute(f'SELECT session_id FROM "{quoted}"').fetchall() == [("two",)]
+        assert connection.execute("SELECT COUNT(*) FROM schema_meta").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("age", ["v23"])
+def test_an_entry_archived_in_place_keeps_what_it_said_as_it_was_written(empty: Path) -> None:
+    text = (
+        f'{{"sessionId":"s","updatedAt":{UPDATED},"big":12345678901234567890,"huge":1e400,'
+        '"lone":"\\ud800","pinnedAt":7,"label":"é"}'
+    )
+    write_entries(empty, [Told(key="agent:main:dashboard:x", session_id="s", text=text)])
+    flags = ("--as-of=2026-12-01T00:00:00Z", "--archive-dashboard-after=1h", "--no-input")
+
+    ran = run("openclaw_sessions", "cleanup", *flags)
+
+    assert (ran.status, ran.err) == (0, "")
+    with opened(empty) as connection:
+        (after, archived_at, valid) = connection.execute(
+            "SELECT CAST(entry_json AS BLOB), archived_at, entry_valid FROM session_nodes"
+        ).fetchone()
+    assert after.decode() == text.replace('"pinnedAt":7,', "").removesuffix("}") + (
+        f',"archivedAt":{archived_at},"archiveReason":"stale-dashboard"}}'
+    )
+    assert valid == 1

@@ -6,8 +6,7 @@ memory in the same file are never looked at.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from ...stores.base import Tables
 from ...stores.sqlite import SQLiteFile, Value, encoded
 from .ages import Age
 from .dependents import Dependents
-from .entries import Entry, digest_of, entry_of, text_of
+from .entries import Entry, digest_of, entry_of
 from .transcripts import Transcripts
 
 ENTRIES_A_READ = 200
@@ -96,24 +95,28 @@ class AgentDatabase:
         )
         return self._entry(rows[0], {}) if rows else None
 
-    def entry_text(self, key: str) -> bytes:
-        """Return the whole text of an entry."""
-        (text,) = self.file.rows(
-            f"SELECT CAST(entry_json AS BLOB) FROM {self.age.entries}"
+    def edited(self, key: str, changes: Mapping[str, Value], without: Sequence[str] = ()) -> bytes:
+        """Return the text of an entry with some of its members changed, and others left out.
+
+        SQLite edits it: what is not named stays as OpenClaw wrote it, numbers and order included.
+        """
+        removed = "".join(f", '$.{name}'" for name in without)
+        text = f"json_remove(entry_json{removed})" if without else "entry_json"
+        members = "".join(f", '$.{name}', %s" for name in changes)
+        (edited,) = self.file.rows(
+            f"SELECT CAST(json_set({text}{members}) AS BLOB) FROM {self.age.entries}"
             " WHERE session_key = CAST(%s AS TEXT)",
-            [encoded(key)],
+            [*changes.values(), encoded(key)],
         )[0]
-        return bytes(text)
+        return bytes(edited)
 
     def archive_in_place(self, key: str, reason: str, at: int) -> None:
         """Mark an entry (B) as archived, which unpins it; what else it says stays."""
-        fields = json.loads(self.entry_text(key))
-        fields.pop("pinnedAt", None)
-        fields |= {"archivedAt": at, "archiveReason": reason}
+        text = self.edited(key, {"archivedAt": at, "archiveReason": reason}, ["pinnedAt"])
         self.file.run(
             "UPDATE session_nodes SET entry_json = CAST(%s AS TEXT), archived_at = %s,"
             " pinned_at = NULL WHERE session_key = CAST(%s AS TEXT)",
-            [text_of(fields), at, encoded(key)],
+            [text, at, encoded(key)],
         )
         self.settle(key, 1)
 
@@ -145,19 +148,17 @@ class AgentDatabase:
                 encoded(entry.current_id),
             ],
         )
-        for table, text in (
-            (self.age.entries, ", entry_json = CAST(%s AS TEXT)"),
-            ("session_routes", ""),
-        ):
+        now = [encoded(following.current_id), following.updated_at]
+        self.file.run(
+            "UPDATE session_entries SET session_id = CAST(%s AS TEXT), updated_at = %s,"
+            " entry_json = CAST(%s AS TEXT) WHERE session_key = CAST(%s AS TEXT)",
+            [*now, entry_json, encoded(entry.key)],
+        )
+        if "session_routes" in self.tables:
             self.file.run(
-                f"UPDATE {table} SET session_id = CAST(%s AS TEXT), updated_at = %s{text}"
+                "UPDATE session_routes SET session_id = CAST(%s AS TEXT), updated_at = %s"
                 " WHERE session_key = CAST(%s AS TEXT)",
-                [
-                    encoded(following.current_id),
-                    following.updated_at,
-                    *([entry_json] if text else []),
-                    encoded(entry.key),
-                ],
+                [*now, encoded(entry.key)],
             )
 
     def settle(self, key: str, valid: int) -> None:
@@ -198,6 +199,11 @@ class AgentDatabase:
 
     def _entry(self, row: tuple[Any, ...], known: Mapping[str, Entry]) -> Entry:
         key, current_id, text, updated_at, pinned_at, archived_at, valid = row
+        if not (isinstance(key, str) and isinstance(current_id, str) and isinstance(text, bytes)):
+            raise StoreUnreadable(
+                f"{self.file.alias}: an entry has a key or a session that is no text, so nobody "
+                "can tell what it needs; nothing was touched. Repair it with `openclaw doctor`."
+            )
         before = known.get(key)
         columns = (current_id, updated_at, pinned_at, archived_at)
         if before is not None and before.digest == digest_of(text) and before.columns == columns:

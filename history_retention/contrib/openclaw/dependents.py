@@ -88,7 +88,8 @@ class Dependents:
         count = self._count(table, column, value)
         if count:
             self._file.run(
-                f"DELETE FROM {table} WHERE {column} = CAST(%s AS TEXT)", [encoded(value)]
+                f"DELETE FROM {_quoted(table)} WHERE {column} = CAST(%s AS TEXT)",
+                [encoded(value)],
             )
             if left := self._count(table, column, value):
                 raise StoreUnreadable(
@@ -100,9 +101,16 @@ class Dependents:
     def _count(self, table: str, column: str, value: str) -> int:
         return int(
             self._file.value(
-                f"SELECT COUNT(*) FROM {table} WHERE {column} = CAST(%s AS TEXT)", [encoded(value)]
+                f"SELECT COUNT(*) FROM {_quoted(table)} WHERE {column} = CAST(%s AS TEXT)",
+                [encoded(value)],
             )
         )
+
+
+def _quoted(table: str) -> str:
+    """Return the name of a table that hangs from OpenClaw's, and may be anyone's."""
+    escaped = table.replace('"', '""')
+    return f'"{escaped}"'
 
 
 def _ties(file: SQLiteFile, tables: Tables) -> Iterator[tuple[str, set[str]]]:

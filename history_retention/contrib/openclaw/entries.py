@@ -162,9 +162,14 @@ def milliseconds_of(value: object) -> int | None:
     return math.floor(value)
 
 
+def _refused(constant: str) -> object:
+    """Refuse NaN and the infinities, which are no JSON to OpenClaw."""
+    raise ValueError(constant)
+
+
 def _fields_of(entry_json: bytes) -> Mapping[str, Any] | None:
     try:
-        value = json.loads(entry_json)
+        value = json.loads(entry_json, parse_constant=_refused)
     except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict):

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from django.db import DatabaseError
+
 from ...exceptions import HistoryRetentionError, StoreUnreadable
 from .archives import blobs, files
 from .archives.files import Archive
@@ -150,11 +152,17 @@ class Removals:
         self._fresh.clear()
 
     def publish(self, at: datetime) -> tuple[str, ...]:
-        """After the commit: make the files of the archives; return the names of those pending."""
+        """After the commit: make the files of the archives; return the names of those pending.
+
+        What refuses that does not undo the commit, so it is not raised: they stay pending.
+        """
+        fresh, self._fresh = self._fresh, []
         if not self._database.keeps_archives:
             return ()
-        fresh, self._fresh = self._fresh, []
-        return blobs.publish(self._database.file, self._folder, at, fresh).pending
+        try:
+            return blobs.publish(self._database.file, self._folder, at, fresh).pending
+        except (DatabaseError, HistoryRetentionError):
+            return tuple(fresh)
 
     def _is_unread(self, entry: Entry) -> bool:
         """Tell whether age A passes the entry over, where B says that it needs a repair."""
@@ -191,7 +199,7 @@ class Removals:
         if not database.age.has_nodes:
             return files.write(self._folder, session_id, reason, at, lines)
         if window.generation is None:
-            if not database.transcripts.has_lines(session_id):
+            if not database.transcripts.event_count(session_id):
                 return None
             raise StoreUnreadable(
                 f"{database.file.alias}: session {session_id} has no rewrite watermark, without "

@@ -63,20 +63,20 @@ class Resets:
         if entry is None or entry.is_shell:
             return Reset(key=key, reset=False, removed={})
         require_removable(entry, self._database)
-        fields = json.loads(self._database.entry_text(key))
         now = milliseconds(at)
+        begun = {"updatedAt": now, "sessionStartedAt": now}
         if self._database.age.has_nodes:
-            done = self._mark(entry, fields | {"updatedAt": now, "sessionStartedAt": now}, at)
+            done = self._mark(entry, self._database.edited(key, begun), at)
         else:
-            left = {name: value for name, value in fields.items() if name not in OF_A_SESSION}
-            left |= {"sessionId": str(uuid4()), "updatedAt": now, "sessionStartedAt": now}
-            done = self._replace(entry, left if changes is None else dict(changes), at)
+            begun_anew = {"sessionId": str(uuid4()), **begun}
+            text = self._database.edited(key, begun_anew, OF_A_SESSION)
+            done = self._replace(entry, text if changes is None else text_of(changes), at)
         self._catalogue.forget()
         return done
 
-    def _replace(self, entry: Entry, fields: dict[str, Any], at: datetime) -> Reset:
+    def _replace(self, entry: Entry, text: bytes, at: datetime) -> Reset:
         database = self._database
-        text = text_of(fields)
+        fields = json.loads(text)
         following = entry_of(entry.key, fields["sessionId"], text, fields["updatedAt"])
         others = [each for each in self._catalogue.entries().values() if each.key != entry.key]
         needed = References([*others, replace(following, key=_NEXT)], database.age, {})
@@ -95,7 +95,7 @@ class Resets:
             kept=plan.stays,
         )
 
-    def _mark(self, entry: Entry, fields: dict[str, Any], at: datetime) -> Reset:
+    def _mark(self, entry: Entry, text: bytes, at: datetime) -> Reset:
         database = self._database
         window = database.transcripts.windows([entry.current_id]).get(entry.current_id)
         if window is not None:
@@ -113,5 +113,5 @@ class Resets:
                 "reason": "reset",
             }
             database.transcripts.append(entry.current_id, event, milliseconds(at))
-        database.rewrite(entry.key, text_of(fields), fields["updatedAt"])
+        database.rewrite(entry.key, text, milliseconds(at))
         return Reset(key=entry.key, reset=True, session_id=entry.current_id, removed={})

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...exceptions import StoreUnreadable
 from ...stores.base import Tables
-from ...stores.sqlite import SQLiteFile, Value, encoded
+from ...stores.sqlite import BEFORE_ALL_ROWS, SQLiteFile, Value, encoded
 from .ages import Age
 from .archives.compression import decompressed_bytes
 from .plans import Window
@@ -36,7 +36,9 @@ class Transcripts:
         """Return the ids of each key's windows."""
         owned: dict[str, list[str]] = defaultdict(list)
         for session_id, key in self._file.rows(
-            f"SELECT session_id, session_key FROM {self._age.windows} ORDER BY session_id"
+            f"SELECT session_id, session_key FROM {self._age.windows}"
+            " WHERE typeof(session_id) = 'text' AND typeof(session_key) = 'text'"
+            " ORDER BY session_id"
         ):
             owned[key].append(session_id)
         return owned
@@ -62,7 +64,8 @@ class Transcripts:
         """
         has_compressed = "event_zstd" in self._tables["transcript_events"]
         compressed = "event_zstd, event_utf8_bytes" if has_compressed else "NULL, NULL"
-        after: Value = -1
+        after: Value = BEFORE_ALL_ROWS
+        read = 0
         while rows := self._file.rows(
             f"SELECT seq, CAST(event_json AS BLOB), {compressed} FROM transcript_events"
             f" WHERE session_id = CAST(%s AS TEXT) AND seq > %s ORDER BY seq LIMIT {EVENTS_A_READ}",
@@ -70,14 +73,20 @@ class Transcripts:
         ):
             for seq, text, frame, length in rows:
                 yield self._line(session_id, seq, text, frame, length)
+            read += len(rows)
             after = rows[-1][0]
+        if read != (count := self.event_count(session_id)):
+            raise StoreUnreadable(
+                f"{self._file.alias}: session {session_id} has {count:,} events and {read:,} could "
+                "be read in order, so its transcript cannot be archived and nothing of it was "
+                "removed. Repair it with `openclaw doctor`."
+            )
 
-    def has_lines(self, session_id: str) -> bool:
-        """Tell whether the transcript has an event."""
-        return bool(
+    def event_count(self, session_id: str) -> int:
+        """Return how many events the transcript has."""
+        return int(
             self._file.value(
-                "SELECT EXISTS (SELECT 1 FROM transcript_events"
-                " WHERE session_id = CAST(%s AS TEXT))",
+                "SELECT COUNT(*) FROM transcript_events WHERE session_id = CAST(%s AS TEXT)",
                 [encoded(session_id)],
             )
         )
