@@ -17,6 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 from ...exceptions import StoreUnreadable
+from ...stores.sqlite import Value
 from .archives.blobs import milliseconds
 from .archives.files import Archive
 from .catalogue import Catalogue
@@ -64,7 +65,7 @@ class Resets:
             return Reset(key=key, reset=False, removed={})
         require_removable(entry, self._database)
         now = milliseconds(at)
-        begun = {"updatedAt": now, "sessionStartedAt": now}
+        begun: dict[str, Value] = {"updatedAt": now, "sessionStartedAt": now}
         if self._database.age.has_nodes:
             done = self._mark(entry, self._database.edited(key, begun), at)
         else:
