@@ -28,6 +28,7 @@ from ..facts import (
 from . import increments
 from .base import Memory, Progress, parts
 from .dating import Dating
+from .glimpses import glimpsed
 from .naming import NamingSource
 from .row_scan import weights
 from .scans import (
@@ -134,19 +135,30 @@ class CheckpointStore(SQLiteStore):
         self, progress: Progress, settled_before: datetime | None = None
     ) -> Iterator[NamedThread]:
         """Stream every thread without bytes, from the primary-key indexes."""
+        if settled_before is None:
+            return self._source.joined(self._indexed(progress))
+        threads = glimpsed(
+            self._file, self._tables, self._exact, lambda done: progress("choosing", done, 0)
+        )
+        return self._source.joined(threads, settled_before)
+
+    def _indexed(self, progress: Progress) -> Iterator[StoredThread]:
+        """Stream every thread with its exact age, which takes a look at every id."""
 
         def counts(position: int) -> Iterator[tuple[bytes, int, Count]]:
             for count in counts_by_key(self._file, self._tables[position]):
                 yield sort_key(count.thread_id), position, count
 
-        def stored() -> Iterator[StoredThread]:
-            in_order = merge(counts(0), counts(1), key=itemgetter(0, 1))
-            for done, (_, items) in enumerate(groupby(in_order, key=itemgetter(0))):
-                found = {position: count for _, position, count in items}
-                progress("choosing", done, 0)
-                yield self._stored(found.get(0), found.get(1), weighed=False)
+        in_order = merge(counts(0), counts(1), key=itemgetter(0, 1))
+        for done, (_, items) in enumerate(groupby(in_order, key=itemgetter(0))):
+            found = {position: count for _, position, count in items}
+            progress("choosing", done, 0)
+            yield self._stored(found.get(0), found.get(1), weighed=False)
 
-        return self._source.joined(stored(), settled_before)
+    def _exact(self, thread_id: str) -> StoredThread:
+        """Look at every row of one thread."""
+        checkpoints, writes = self._counts([thread_id], weigh=False)[thread_id]
+        return self._stored(checkpoints, writes, weighed=False)
 
     def completed(self, threads: Sequence[NamedThread]) -> Sequence[NamedThread]:
         """Return the threads with all that their conversations' turns tell."""

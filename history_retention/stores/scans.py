@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from heapq import merge
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from ..exceptions import LayoutUnknown
@@ -126,6 +126,19 @@ def rows_by_key(file: SQLiteFile, table: StateTable) -> Iterator[tuple[bytes, in
     return _in_pages(file, table, "COUNT(*)", "TEXT")
 
 
+def newest_by_key(
+    file: SQLiteFile, table: StateTable
+) -> Iterator[tuple[bytes, int, str | bytes | None]]:
+    """Stream the threads' ids with their number of rows and their last id as text, in order.
+
+    No id is looked at but for its place in the index, so a last one that is no version-6 UUID
+    tells nothing. It is None for rows whose thread id is a BLOB, which tell no time at all.
+    """
+    texts = _in_pages(file, table, "COUNT(*), MAX(id)", "TEXT")
+    blobs = _in_pages(file, table, "COUNT(*), NULL", "BLOB")
+    return merge(texts, blobs, key=itemgetter(0))
+
+
 def _in_pages(
     file: SQLiteFile, table: StateTable, facts: str, kind: str
 ) -> Iterator[tuple[Any, ...]]:
@@ -147,7 +160,8 @@ def _in_pages(
         until = f" AND thread_id <= CAST(%s AS {kind})" if ids else end
         for row in file.rows(
             f"SELECT thread_id, {facts} FROM"
-            f" (SELECT thread_id, rowid AS row, {_TIMED} AS timed FROM {table.name}"
+            f" (SELECT thread_id, checkpoint_id AS id, rowid AS row, {_TIMED} AS timed"
+            f" FROM {table.name}"
             f" WHERE {after}{until}) GROUP BY thread_id",
             [*params, *ids],
         ):
