@@ -102,7 +102,8 @@ class _Box:
                     changed.setdefault(thread.thread_id, reason)
             for some in _removable_at_once(part, self._store):
                 self._deal_with(some, changed)
-                if time.monotonic() >= deadline:
+                is_full = len(self.removed) >= self._store.threads_a_box
+                if is_full or time.monotonic() >= deadline:
                     return
 
     def _deal_with(

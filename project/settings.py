@@ -68,6 +68,7 @@ INSTALLED_APPS = [
     "project",
     "history_retention",
     "history_retention.contrib.openclaw",
+    "history_retention.contrib.harness",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",

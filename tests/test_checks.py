@@ -148,7 +148,8 @@ def test_an_unknown_layout_is_an_error_that_lists_the_known_ones(
     assert said([message]) == ["E004"]
     assert repr(layout) in message.msg
     assert message.hint == (
-        '"LAYOUT": "auto", or one of gaunt_sloth, langgraph_sqlite, langgraph_postgres, openclaw'
+        '"LAYOUT": "auto", or one of gaunt_sloth, langgraph_sqlite, langgraph_postgres, '
+        "openclaw, harness"
     )
 
 

@@ -66,6 +66,8 @@ class Store(ABC):
     """How many threads one ``remove`` takes at best."""
     bytes_a_removal: ClassVar[int] = 2**63
     """How many bytes of threads one ``remove`` takes at best; a thread that has more goes alone."""
+    threads_a_box: ClassVar[int] = 2**31
+    """How many threads one transaction removes at most, however little time they take."""
     sweeps_side_by_side: ClassVar[bool]
     """Whether workers may sweep parts of one plan at once: where one writer locks out all others
     they would only be in each other's way, and in the agents'."""

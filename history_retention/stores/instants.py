@@ -25,6 +25,7 @@ _TIMED_ID = re.compile(_SHAPE)
 _ISO = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d([.,]\d+)?)?([Zz]|[+-]\d\d(:?\d\d)?)?", re.ASCII
 )
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _GREGORIAN = datetime(1582, 10, 15, tzinfo=UTC)
 
 
@@ -51,6 +52,16 @@ def instant_of_text(text: object) -> datetime | None:
             instant = instant.replace(tzinfo=UTC)
         return _plausible(instant.astimezone(UTC))
     except (ValueError, OverflowError):
+        return None
+
+
+def instant_of_milliseconds(number: object) -> datetime | None:
+    """Return the instant so many milliseconds after 1970."""
+    if not isinstance(number, int):
+        return None
+    try:
+        return _plausible(_EPOCH + timedelta(milliseconds=number))
+    except OverflowError:
         return None
 
 

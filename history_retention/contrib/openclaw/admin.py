@@ -23,8 +23,9 @@ from ...admin.vendor import VendorAdmin, VendorChangeList
 from ...admin.words import readable, thread_name
 from ...models import Thread
 from ...models.readonly import VendorModel
+from ...stores.instants import instant_of_milliseconds
 from .ages import B
-from .entries import Entry, entry_of, instant_of
+from .entries import Entry, entry_of
 from .models import SessionEntry, SessionNode, SessionWindow, StoredSession
 from .operations import opened
 from .protection import Protection, protection
@@ -112,7 +113,7 @@ class _EntryAdmin(VendorAdmin[EntryT]):
 
     @admin.display(description=_("updated"))
     def updated(self, row: EntryT) -> Any:
-        return instant_of(row.updated_at)
+        return instant_of_milliseconds(row.updated_at)
 
     @admin.display(description=_("protected as"))
     def protected_as(self, row: EntryT) -> Any:
@@ -177,7 +178,7 @@ class _WindowAdmin(VendorAdmin[Any]):
 
     @admin.display(description=_("last written"))
     def written(self, row: Any) -> Any:
-        return instant_of(row.transcript_updated_at)
+        return instant_of_milliseconds(row.transcript_updated_at)
 
 
 admin.site.register(SessionWindow, _WindowAdmin)

@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from hashlib import blake2b
 from types import MappingProxyType
@@ -19,7 +18,6 @@ from typing import Any
 
 from .ages import Age
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 SYNTHETIC_PREFIXES = ("subagent:", "acp:", "cron:", "acp-bridge:", "hook:", "node:")
@@ -175,13 +173,3 @@ def _fields_of(entry_json: bytes) -> Mapping[str, Any] | None:
     if not isinstance(value, dict):
         return None
     return {name: value[name] for name in FIELDS if name in value}
-
-
-def instant_of(milliseconds: object) -> datetime | None:
-    """Return the vendor's instant in UTC; None for what is no number of milliseconds."""
-    if not isinstance(milliseconds, int):
-        return None
-    try:
-        return EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        return None

@@ -29,6 +29,7 @@ from ...facts import (
     Transcripts,
 )
 from ...stores.base import Progress, Tables
+from ...stores.instants import instant_of_milliseconds
 from ...stores.sqlite import SQLiteFile
 from ...stores.sqlite_space import SQLiteStore
 from .ages import Age, B, age_of
@@ -36,7 +37,7 @@ from .archives.blobs import milliseconds
 from .archiving import AgentArchives
 from .catalogue import Catalogue
 from .database import AgentDatabase
-from .entries import Entry, instant_of
+from .entries import Entry
 from .listing import Listing, listing_of, told_ids
 from .plans import Removal
 from .protection import Protection, protection
@@ -248,8 +249,8 @@ class OpenClawStore(SQLiteStore):
 
     def _thread(self, entry: Entry, size: Size | None, fingerprint: bytes = b"") -> NamedThread:
         age = self._database.age
-        last = instant_of(entry.activity(age)) if entry.is_readable(age) else None
-        first = instant_of(entry.told.get("sessionStartedAt")) or last
+        last = instant_of_milliseconds(entry.activity(age)) if entry.is_readable(age) else None
+        first = instant_of_milliseconds(entry.told.get("sessionStartedAt")) or last
         stored = StoredThread(
             thread_id=entry.key,
             checkpoint_count=size.event_count if size else 0,

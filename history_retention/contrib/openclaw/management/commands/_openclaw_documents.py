@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from .....facts import KeptThread, SkipReason
+from .....stores.instants import instant_of_milliseconds
 from ...archives.files import Archive
 from ...archives.inventory import Holding
 from ...budget import BudgetPlan
 from ...budgeting import Budgeted
 from ...cleanups import CleanedUp
-from ...entries import instant_of
 from ...listing import ListedEntry, Listing
 from ...maintenance import Decision
 from ...operations import Deleted
@@ -166,7 +166,7 @@ def left_of(key: str, deleted: Deleted, kept: Sequence[KeptThread]) -> str | Non
 
 def moment(milliseconds: int | None) -> str | None:
     """Return the vendor's instant in ISO 8601; None when it tells none."""
-    at = instant_of(milliseconds)
+    at = instant_of_milliseconds(milliseconds)
     return None if at is None else _iso(at)
 
 

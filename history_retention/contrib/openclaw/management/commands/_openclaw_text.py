@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .....management.commands._text import cell, counted, instant, listed, printable, size, table
+from .....stores.instants import instant_of_milliseconds
 from ...archives.inventory import Holding
 from ...budget import BudgetPlan, Tier
 from ...budgeting import Budgeted
 from ...cleanups import CleanedUp
-from ...entries import instant_of
 from ...listing import Listing
 from ...maintenance import Action, Decision
 from ...plans import Removal
@@ -32,7 +32,7 @@ def listing_lines(database: str, listing: Listing) -> list[str]:
     rows = [
         [
             cell(each.entry.key),
-            instant(instant_of(each.entry.updated_at)),
+            instant(instant_of_milliseconds(each.entry.updated_at)),
             f"{len(each.session_ids):,}",
             f"{each.size.event_count:,}",
             size(each.size.byte_count + each.entry.byte_count),
@@ -109,7 +109,7 @@ def cleanup_lines(database: str, decisions: Sequence[Decision], *, dry_run: bool
         [
             each.action.value,
             cell(each.entry.key),
-            instant(instant_of(each.activity)),
+            instant(instant_of_milliseconds(each.activity)),
             each.reason.replace("_", " "),
         ]
         for each in decisions
