@@ -137,6 +137,12 @@ def release(batch: Batch, error: str = "") -> None:
         mine.update(owner="", error=storable(error))
 
 
+def tell(batch: Batch, refusal: str) -> None:
+    """Put on record why threads of the batch were left whole; the first such sentence stays."""
+    with ledger():
+        Sweep.objects.filter(pk=batch.sweep_id, error="").update(error=storable(refusal))
+
+
 def throttled(sweep: Sweep, bytes_per_second: int) -> Callable[[int], float]:
     """Return what holds all workers of the sweep together to so many bytes a second."""
 
@@ -166,7 +172,8 @@ def ended(sweep: Sweep, now: datetime) -> Ending | None:
                 return None
         elif left.exists():
             return None
-        error = sweep.batches.exclude(error="").values_list("error", flat=True).first() or ""
+        told = sweep.batches.exclude(error="").values_list("error", flat=True).first()
+        error = told or sweep.error
         if error:
             ending = Ending.PARTIAL if sweep.removed_threads else Ending.FAILED
         else:

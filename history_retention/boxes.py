@@ -64,34 +64,35 @@ class Boxes:
         self._stop = stop
         self._box_seconds = pace.box_seconds
         self._held_seconds = 0.0
-        self._asking_since = time.monotonic()
+        self._refused_since: dict[type[StoreBusy], float] = {}
 
     def run(self, work: Callable[[float], None]) -> bool:
         """Do the work in a write transaction; it gets the ``time.monotonic()`` to end at.
 
         False, after a gap, when somebody else has the lock. A locked store is asked again for as
         long as its connection would wait, and then raises StoreBusy; it is not waited for with
-        the lock of a half-done commit in hand.
+        the lock of a half-done commit in hand. After that, the same refusal is raised at once.
         """
         started = time.monotonic()
         try:
             with self._store.removing():
                 started = time.monotonic()
                 work(started + self._box_seconds)
-        except StoreBusy:
-            if time.monotonic() - self._asking_since >= self._store.patience_seconds:
+        except StoreBusy as busy:
+            since = self._refused_since.setdefault(type(busy), started)
+            if time.monotonic() - since >= self._store.patience_seconds:
                 raise
             time.sleep(self._pace.gap_seconds)
             return False
-        self._asking_since = time.monotonic()
-        self._held_seconds = self._asking_since - started
+        self._refused_since.clear()
+        self._held_seconds = time.monotonic() - started
         is_long = self._held_seconds > LONG_HOLD_SECONDS
         self._box_seconds = self._box_seconds / 2 if is_long else self._pace.box_seconds
         return True
 
     def wait_for_turn(self) -> None:
         """Wait for what others have removed under the same limit."""
-        self._rest(self._pace.throttled(0))
+        _rest(self._pace.throttled(0), self._stop)
 
     def rest(self, byte_count: int, *, is_last: bool = False) -> None:
         """Leave the lock to others, and wait for what a throttled box removed.
@@ -103,12 +104,7 @@ class Boxes:
             return
         gap = self._pace.gap_seconds
         is_alone = self._store.sweeps_side_by_side or not gap
-        self._rest(throttled if is_alone else max(gap, self._held_seconds, throttled))
-
-    def _rest(self, seconds: float) -> None:
-        """Wait; none of that is waiting for a lock, so it costs no patience."""
-        _rest(seconds, self._stop)
-        self._asking_since = time.monotonic()
+        _rest(throttled if is_alone else max(gap, self._held_seconds, throttled), self._stop)
 
 
 def _rest(seconds: float, stop: Callable[[], bool]) -> None:

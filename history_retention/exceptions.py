@@ -27,12 +27,20 @@ class StoreUnreadable(HistoryRetentionError):
     """The database cannot be read or written: not a database, damaged, no permission."""
 
 
+class StoreTimedOut(StoreUnreadable):
+    """The database ended a statement that took longer than one may."""
+
+
 class LayoutUnknown(HistoryRetentionError):
     """The database holds none of the layouts this package knows; nothing was touched."""
 
 
 class StoreBusy(HistoryRetentionError):
     """Another process kept the database locked for longer than the connection waits."""
+
+
+class WriterAtWork(StoreBusy):
+    """Somebody's transaction is open that may be writing to the threads that would be removed."""
 
 
 class SweepRunning(HistoryRetentionError):

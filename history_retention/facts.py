@@ -75,6 +75,10 @@ class SkipReason(StrEnum):
     HELD = "held"
     LEASED = "leased"
     GONE = "gone"
+    BUSY = "busy"
+    """Somebody's open transaction may be writing to it, and nobody can tell."""
+    TIMED_OUT = "timed_out"
+    """It alone takes longer to remove than the database lets a statement run."""
 
 
 class Ending(StrEnum):
@@ -83,7 +87,7 @@ class Ending(StrEnum):
     RUNNING = "running"
     DONE = "done"
     PARTIAL = "partial"
-    """Some planned threads went, then something refused the rest."""
+    """Some planned threads went, others were refused."""
     INTERRUPTED = "interrupted"
     FAILED = "failed"
 

@@ -19,7 +19,7 @@ class Removed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedThread:
-    """A planned thread that changed before its turn came, and was left alone."""
+    """A planned thread that was left alone when its turn came."""
 
     thread_id: str
     reason: SkipReason

@@ -39,6 +39,8 @@ SKIPPED_BECAUSE = {
     SkipReason.HELD: _("held since the plan"),
     SkipReason.LEASED: _("in use by an agent since the plan"),
     SkipReason.GONE: _("already gone"),
+    SkipReason.BUSY: _("perhaps being written to by a transaction that is open"),
+    SkipReason.TIMED_OUT: _("longer to remove than a statement may take"),
 }
 
 

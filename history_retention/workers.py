@@ -45,7 +45,8 @@ AGAIN_SECONDS = 15.0
 
 MESSAGE_SECONDS = 30.0
 """How long one message is worked on. Then another goes on with its batch, so that neither a time
-limit of the host's tasks nor a broker that delivers again what took too long ever meets one."""
+limit of the host's tasks nor a broker that delivers again what took too long ever meets one. Each
+deals with a thread at least: one that begins with too many at once must come to fewer."""
 
 logger = logging.getLogger(__name__)
 
@@ -172,7 +173,7 @@ def _sweep_batch(store: Store, shared: Sweep, batch: Batch, clock: Clock) -> Swe
                 throttled=batching.throttled(shared, limit) if limit else unthrottled,
             ),
             protections=lambda: recording.protections(store.alias, clock()),
-            stop=lambda: watch.is_over() or time.monotonic() >= until,
+            stop=lambda: watch.is_over() or (time.monotonic() >= until and swept.has_begun),
             committed=lambda: progress.note(swept),
         )
     except Exception as unexpected:
@@ -189,6 +190,9 @@ def _let_go(store: Store, batch: Batch, progress: batching.Progress, swept: Swep
     """Record what the ledger has missed, and leave the batch to whoever comes next."""
     with suppress(LedgerMissing):
         progress.note(swept)
+    if swept.refusal:
+        with suppress(LedgerMissing):
+            batching.tell(batch, swept.refusal)
     with suppress(LedgerMissing):
         recording.forget_threads(store.alias, swept.thread_ids)
     with suppress(LedgerMissing):

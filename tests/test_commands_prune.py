@@ -475,7 +475,7 @@ def test_a_partial_prune_says_how_far_it_came(
     assert ran.status == 1
     assert ran.out.splitlines()[0] == (
         "history: pruned 1 thread (2 rows, 1.1 KB) idle for 30 days; "
-        "stopped by an error after 1 of 2 threads"
+        "incomplete after 1 of 2 threads"
     )
     assert "not this" in ran.err
     assert (threads_in(path), Sweep.objects.get().ending) == ({"b"}, "partial")

@@ -190,7 +190,11 @@ class Store(ABC):
 
     @abstractmethod
     def remove(self, threads: Sequence[PlannedThread]) -> None:
-        """Inside ``removing``: delete all rows of the threads from all of their tables."""
+        """Inside ``removing``: delete all rows of the threads from all of their tables.
+
+        StoreTimedOut and WriterAtWork, from here or from the commit, are about these threads and
+        not about the store.
+        """
 
     @abstractmethod
     def live_bytes(self) -> int:

@@ -7,6 +7,7 @@ stands in its JSON. ``checkpoint_migrations`` and ``store`` are never touched.
 A thread that somebody is writing is left alone. Rows that are locked are skipped, and so is a
 thread to which a transaction that was open already adds a row: before a removal is committed,
 the writers that were at work beside it are waited for, shortly, and what they wrote is looked at.
+While one of them does not end, nobody can tell which threads it writes to, so none is removed.
 """
 
 from __future__ import annotations
@@ -203,8 +204,10 @@ class LangGraphPostgresStore(PostgresStore):
 
         Raises, so that all is rolled back, when other rows changed than those that were just
         counted: StoreBusy for more, which an agent has added since, and StoreUnreadable for
-        fewer, since those were locked: a trigger or a rule is at work there.
+        fewer, since those were locked: a trigger or a rule is at work there. StoreTimedOut when it
+        takes longer than a statement may, WriterAtWork beside somebody who may be writing here.
         """
+        self._writers.await_unending()
         thread_ids = [thread.thread_id for thread in threads]
         self._delete(self._blobs, thread_ids, None)
         self._delete(self._writes, thread_ids, sum(thread.write_count for thread in threads))

@@ -17,7 +17,7 @@ from typing import Any
 from django.db import Error as DjangoDatabaseError
 from django.db import InterfaceError, OperationalError, connections
 
-from ..exceptions import HistoryRetentionError, StoreBusy, StoreUnreadable
+from ..exceptions import HistoryRetentionError, StoreBusy, StoreTimedOut, StoreUnreadable
 from ..locks import another_is_running
 
 ROWS_A_FETCH = 2_000
@@ -35,9 +35,9 @@ _SENTENCES = {
     "42501": "does not let this user do that; grant what the README lists",
     "53100": "has no disk left; free some space there and run this again",
     "53300": "has no connection left; run this again when it is less busy",
-    "57014": "ended a statement that took too long; run this again when it is less busy",
 }
 _BUSY = {"55P03", "40P01", "40001"}
+_TIMED_OUT = "57014"
 _GONE = ("08", "57P")
 """Classes of SQLSTATE that say the connection is lost (PostgreSQL manual, appendix A)."""
 
@@ -227,6 +227,12 @@ def sentence_for(alias: str, error: Exception) -> HistoryRetentionError:
         return StoreBusy(
             f"{alias}: another session holds a lock that is needed ({told}); nothing more was "
             "done. Run this again when it is less busy."
+        )
+    if code == _TIMED_OUT:
+        return StoreTimedOut(
+            f"{alias}: the database ended a statement that took too long ({told}). Run this again "
+            f"when it is less busy; `python manage.py check --database {alias}` names an index "
+            "that is missing."
         )
     if code in _SENTENCES:
         return StoreUnreadable(f"{alias}: the database {_SENTENCES[code]} ({told}).")

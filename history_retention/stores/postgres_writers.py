@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from ..exceptions import StoreBusy
+from ..exceptions import StoreBusy, WriterAtWork
 from .postgres import PostgresDatabase, lock_key
 
 WAIT_SECONDS = 0.1
@@ -26,11 +26,20 @@ class Writers:
         self._database = database
         self._tables = tables
         self._removed: list[str] = []
+        self._unending: set[str] = set()
 
     def begin(self) -> None:
         """Mark the transaction as a sweep's: sweeps side by side need not wait for each other."""
         self._removed = []
         self._database.run("SELECT pg_advisory_xact_lock_shared(%s)", [self._key])
+
+    def await_unending(self) -> None:
+        """Wait again for those that did not end in time before, ere anything goes beside them.
+
+        What would be deleted could not be committed. Raises WriterAtWork.
+        """
+        if self._unending:
+            self._wait_for(self._unending & self._at_work())
 
     def removed(self, thread_ids: Sequence[str]) -> None:
         """Remember whose rows must not come back before the commit."""
@@ -39,24 +48,28 @@ class Writers:
     def settle(self) -> None:
         """Wait for the writers that are there now, and look whether one wrote to these threads.
 
-        Raises StoreBusy when one did or does not end: then all is rolled back, and looked at anew.
+        Raises StoreBusy when one did, and WriterAtWork when one does not end, for what it wrote is
+        seen by nobody until then: all is rolled back, and looked at anew.
         """
         if not self._removed:
             return
-        writers = self._at_work()
+        self._wait_for(self._at_work())
+        if self._have_rows():
+            raise written_meanwhile(self._database.alias)
+
+    def _wait_for(self, writers: set[str]) -> None:
         until = time.monotonic() + WAIT_SECONDS
         while writers:
             if time.monotonic() > until:
-                raise StoreBusy(
+                self._unending = writers
+                raise WriterAtWork(
                     f"{self._database.alias}: a transaction that writes to the tables does not "
-                    "end, and may be writing to a thread that would be removed; nothing more was "
-                    "done. Look for it in pg_stat_activity and pg_prepared_xacts, and run this "
-                    "again when it is over."
+                    "end, and may be writing to a thread that would be removed. Look for it in "
+                    "pg_stat_activity and pg_prepared_xacts, and run this again when it is over."
                 )
             time.sleep(POLL_SECONDS)
             writers &= self._at_work()
-        if self._have_rows():
-            raise written_meanwhile(self._database.alias)
+        self._unending = set()
 
     @property
     def _key(self) -> int:

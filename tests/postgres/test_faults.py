@@ -11,13 +11,15 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from history_retention import services
+from history_retention import services, workers
 from history_retention.exceptions import LayoutUnknown, SweepRunning
-from history_retention.facts import Ending, Plan
+from history_retention.facts import Ending, Plan, SkipReason
 from history_retention.models import Sweep
+from history_retention.outcomes import SkippedThread
 from history_retention.policy import Bounds
 from history_retention.services import Trigger
 from history_retention.stores import open_store
+from project.celery import app
 
 from ..commands import PROJECT, Ran, environment, manage, run
 from ..store_files import NOW, ThreadRows
@@ -98,21 +100,93 @@ def test_a_lock_on_a_whole_table_is_waited_for_shortly_and_then_told(
     assert are_whole_or_gone(store, {thread.thread_id for thread in plan.threads})
 
 
-def test_a_statement_that_takes_too_long_is_ended_and_told(
-    store: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def slow(store: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Make the deletion of some threads take longer than a statement may, here 100 ms."""
     monkeypatch.setattr("history_retention.stores.postgres.STATEMENT_MILLISECONDS", 100)
     run_sql(
         store,
         "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS"
         " 'BEGIN PERFORM pg_sleep(5); RETURN OLD; END'",
-        "CREATE TRIGGER slow BEFORE DELETE ON checkpoints FOR EACH ROW EXECUTE FUNCTION slow()",
     )
+
+    def slowed(which: str) -> None:
+        run_sql(
+            store,
+            "CREATE TRIGGER slow BEFORE DELETE ON checkpoints FOR EACH ROW"
+            f" WHEN (OLD.thread_id {which}) EXECUTE FUNCTION slow()",
+        )
+
+    return slowed
+
+
+def test_a_thread_that_takes_longer_than_a_statement_may_stays_and_all_others_go(
+    store: str, slow: Callable[[str], None]
+) -> None:
+    slow("= 't123'")
+
+    outcome = services.execute(planned(), trigger=Trigger.CODE)
+
+    assert outcome.skipped == (SkippedThread(thread_id="t123", reason=SkipReason.TIMED_OUT),)
+    assert (outcome.ending, outcome.removed.thread_count) == (Ending.PARTIAL, MANY - 1)
+    assert "the database ended a statement that took too long" in outcome.error
+    assert "`python manage.py check --database history` names an index" in outcome.error
+    assert outcome.error.endswith("Left whole for that: t123.")
+    assert are_whole_or_gone(store, {"t123"})
+    sweep = Sweep.objects.get()
+    assert (sweep.ending, sweep.skipped_threads, sweep.error) == ("partial", 1, outcome.error)
+
+
+def test_a_sweep_that_workers_share_says_at_its_end_which_thread_was_left_and_why(
+    store: str, slow: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch outlasts the message in which that thread was met."""
+    slow("= 't001'")
+    monkeypatch.setattr(app, "send_task", lambda *_args, **_options: None)
+    sweep = workers.hand_over(planned(), trigger=Trigger.CODE)
+
+    monkeypatch.setattr(workers, "MESSAGE_SECONDS", 0)
+    done = []
+    while sweep.ending == "running":
+        done.append(workers.work(sweep.pk))
+        sweep.refresh_from_db()
+
+    dealt_with = [worked.removed.thread_count + worked.skipped_threads for worked in done]
+    assert len(done) > sweep.batch_count
+    assert min(dealt_with) > 0
+    assert done[-1].error == ""
+    assert (sweep.ending, sweep.removed_threads, sweep.skipped_threads) == ("partial", MANY - 1, 1)
+    assert sweep.error.endswith("Left whole for that: t001.")
+    assert are_whole_or_gone(store, {"t001"})
+
+
+def test_threads_that_take_too_long_together_go_a_few_at_a_time(
+    store: str, slow: Callable[[str], None]
+) -> None:
+    """Of 200 threads at a time, each of which sleeps for 1 ms."""
+    run_sql(
+        store,
+        "CREATE OR REPLACE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN PERFORM pg_sleep(0.001); RETURN OLD; END'",
+    )
+    slow("<> ''")
+
+    outcome = services.execute(planned(), trigger=Trigger.CODE)
+
+    assert (outcome.ending, outcome.removed.thread_count) == (Ending.DONE, MANY)
+    assert (outcome.skipped, outcome.error) == ((), "")
+
+
+def test_a_store_in_which_every_thread_takes_too_long_is_told_and_loses_nothing(
+    store: str, slow: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("history_retention.sweeping.MOST_TIMED_OUT", 3)
+    slow("<> ''")
     before = rows_of(store)
 
     outcome = services.execute(planned(), trigger=Trigger.CODE)
 
-    assert outcome.ending is Ending.FAILED
+    assert (outcome.ending, len(outcome.skipped)) == (Ending.FAILED, 3)
     assert "ended a statement that took too long" in outcome.error
     assert rows_of(store) == before
 
@@ -225,7 +299,10 @@ def test_a_killed_prune_leaves_threads_whole_or_gone_and_the_next_one_finishes(
 
     assert (ran.status, threads_in(store)) == (0, set())
     with psycopg.connect(store) as connection:
-        locks = connection.execute("SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory'")
+        locks = connection.execute(
+            "SELECT COUNT(*) FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database"
+            " WHERE l.locktype = 'advisory' AND d.datname = current_database()"
+        )
         assert locks.fetchone() == (0,)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from itertools import count
+from typing import Any
 
 import psycopg
 import pytest
@@ -17,6 +19,7 @@ from history_retention.policy import Bounds
 from history_retention.services import Trigger
 from history_retention.stores import open_store
 from history_retention.stores.langgraph_postgres import LangGraphPostgresStore
+from history_retention.stores.postgres import PostgresDatabase
 
 from ..store_files import NOW, ThreadRows
 from .stores import NAMING_TABLES, TABLES, add_threads, rows_of, threads_in
@@ -210,9 +213,66 @@ def test_a_writer_that_does_not_end_is_told_and_costs_no_thread(
         outcome = services.execute(plan, trigger=Trigger.CODE)
 
     assert (outcome.ending, outcome.removed.thread_count) == (Ending.FAILED, 0)
+    assert outcome.skipped == tuple(
+        SkippedThread(thread_id=name, reason=SkipReason.BUSY) for name in NAMES
+    )
     assert "a transaction that writes to the tables does not end" in outcome.error
+    assert outcome.error.endswith("Left whole for that: changed, still.")
     assert threads_in(store) == set(NAMES)
     assert Sweep.objects.get().ending == "failed"
+
+
+def test_a_sweep_goes_on_when_a_writer_ends_that_had_kept_threads_from_it(
+    store: str, monkeypatch: pytest.MonkeyPatch, retention: Callable[..., None]
+) -> None:
+    """Nobody can tell whose rows an open transaction adds; here they are those of one thread."""
+    monkeypatch.setattr("history_retention.stores.langgraph_postgres.PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(LangGraphPostgresStore, "threads_a_removal", 1)
+    retention(BOX_SECONDS=0)
+    plan = planned()
+    agent = psycopg.connect(store)
+    agent.execute(
+        "INSERT INTO checkpoints (thread_id, checkpoint_id, checkpoint)"
+        " VALUES ('changed', '1f1cd46f-1044-6630-8007-806a4fc03c2c', '{}')"
+    )
+    asked = count()
+
+    def stop() -> bool:
+        """Is asked before every box; the agent is over before the second."""
+        if next(asked) == 1:
+            agent.commit()
+        return False
+
+    outcome = services.execute(plan, trigger=Trigger.CODE, stop=stop)
+    agent.close()
+
+    assert outcome.skipped == (SkippedThread(thread_id="changed", reason=SkipReason.BUSY),)
+    assert (outcome.ending, outcome.removed_ids) == (Ending.PARTIAL, ("still",))
+    assert len(rows_of_thread(store, "changed")) == 5
+
+
+def test_beside_a_writer_known_not_to_end_nothing_is_deleted_only_to_be_undone(
+    store: str, monkeypatch: pytest.MonkeyPatch, retention: Callable[..., None]
+) -> None:
+    monkeypatch.setattr("history_retention.stores.langgraph_postgres.PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(LangGraphPostgresStore, "threads_a_removal", 1)
+    retention(BOX_SECONDS=0)
+    deleted: list[str] = []
+    plain_run = PostgresDatabase.run
+
+    def run(self: PostgresDatabase, sql: str, params: Sequence[Any] = ()) -> int:
+        deleted.extend(*params) if sql.startswith("DELETE") else None
+        return plain_run(self, sql, params)
+
+    monkeypatch.setattr(PostgresDatabase, "run", run)
+    plan = planned()
+    with psycopg.connect(store) as agent:
+        agent.execute("DELETE FROM checkpoint_writes WHERE thread_id = 'another'")
+
+        outcome = services.execute(plan, trigger=Trigger.CODE)
+
+    assert len(outcome.skipped) == 2
+    assert deleted == ["changed"] * 3
 
 
 def test_a_trigger_that_ignores_a_delete_leaves_the_thread_whole(store: str) -> None:

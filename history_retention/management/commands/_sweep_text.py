@@ -33,7 +33,7 @@ AWAITING_WORDS = in_english(AWAITED)
 TRANSCRIPT_WORDS = in_english(BECOME_OF_TRANSCRIPTS)
 SKIP_WORDS = in_english(SKIPPED_BECAUSE)
 ENDING_WORDS = {
-    Ending.PARTIAL: "stopped by an error",
+    Ending.PARTIAL: "incomplete",
     Ending.INTERRUPTED: "interrupted",
     Ending.FAILED: "failed",
 }
