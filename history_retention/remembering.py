@@ -126,7 +126,7 @@ def _values(database: str, thread: ReadThread) -> Values:
     }
     values |= {
         "store": database,
-        "thread_id": storable(thread.thread_id),
+        "thread_id": thread.thread_id,
         "label": storable(thread.label),
         "conversation_ids": list(thread.conversation_ids),
     }

@@ -13,6 +13,7 @@ from history_retention import recording, services
 from history_retention.facts import KeepReason
 from history_retention.models import Hold, Lease
 from history_retention.models.leases import LEASE
+from history_retention.models.thread_ids import stored_id, thread_id_of
 
 from .conftest import WriteStore
 from .store_files import NOW
@@ -95,9 +96,9 @@ def test_ids_that_differ_in_anything_have_leases_that_differ() -> None:
 
 @given(st.text(st.characters(exclude_categories=[])))
 def test_a_stored_id_tells_the_id_and_any_database_can_hold_it(thread_id: str) -> None:
-    stored = Lease.stored_id(thread_id)
+    stored = stored_id(thread_id)
 
-    assert Lease.thread_id_of(stored) == thread_id
+    assert thread_id_of(stored) == thread_id
     assert "\0" not in stored.encode().decode()
 
 

@@ -97,20 +97,12 @@ def test_every_field_of_a_thread_is_brought_up_to_date() -> None:
 
 
 @pytest.mark.parametrize(
-    ("thread_id", "text"),
-    [
-        ("", ""),
-        (" a ", " a "),
-        ("日本語🧵", "日本語🧵"),
-        ("x" * 10_000, "x" * 10_000),
-        ("a\udcffb", "a\\udcffb"),
-        ("a\x00b", "a\\x00b"),
-    ],
+    "thread_id", ["", " a ", "日本語🧵", "x" * 10_000, "a\udcffb", "a\x00b"], ids=ascii
 )
-def test_an_id_that_no_database_can_hold_is_kept_escaped(thread_id: str, text: str) -> None:
+def test_an_id_that_no_database_can_hold_is_kept_all_the_same(thread_id: str) -> None:
     Memory("history").save([thread(thread_id)])
 
-    assert Thread.objects.get().thread_id == text
+    assert Thread.objects.get().thread_id == thread_id
     recording.forget_threads("history", [thread_id])
     assert saved() == []
 

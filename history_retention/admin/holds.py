@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 
 from ..conf import get_settings
 from ..models import Hold, Thread
+from ..words import spelled_out
 from .base import TypedAdmin, signed_in
 from .filters import StoreFilter
 from .words import thread_name
@@ -37,12 +38,14 @@ class HoldAdmin(TypedAdmin[Hold]):
         css = {"all": ("history_retention/admin.css",)}
 
     def get_fields(self, request: HttpRequest, obj: Hold | None = None) -> tuple[str, ...]:
-        """Leave out what is filled in on saving."""
-        return self.fields if obj else self.fields[:4]
+        """Leave out what is filled in on saving, and spell an id that is there."""
+        if obj is None:
+            return self.fields[:4]
+        return tuple("name" if field == "thread_id" else field for field in self.fields)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Hold | None = None) -> tuple[str, ...]:
         """Let nobody move a hold to another thread, or to another person."""
-        return ("store", "thread_id", "by", "created_at") if obj else ()
+        return ("store", "name", "by", "created_at") if obj else ()
 
     def get_form(
         self, request: HttpRequest, obj: Hold | None = None, change: bool = False, **kwargs: Any
@@ -51,9 +54,9 @@ class HoldAdmin(TypedAdmin[Hold]):
         form = super().get_form(request, obj, change=change, **kwargs)
         thread = None if obj else _asked_thread(request)
         if thread is not None:
-            for name in ("store", "thread_id"):
-                form.base_fields[name].initial = getattr(thread, name)
-                form.base_fields[name].disabled = True
+            form.base_fields["store"].initial = thread.store
+            form.base_fields["store"].disabled = True
+            form.base_fields["thread_id"] = _GivenThreadId(thread, form.base_fields["thread_id"])
         return form
 
     def formfield_for_dbfield(
@@ -92,6 +95,22 @@ class HoldAdmin(TypedAdmin[Hold]):
     @admin.display(description=_("thread"), ordering="thread_id")
     def name(self, hold: Hold) -> SafeString:
         return thread_name(hold.thread_id)
+
+
+class _GivenThreadId(forms.CharField):
+    """The id of the thread that the address names: it is shown as text and taken as it is."""
+
+    def __init__(self, thread: Thread, field: forms.Field) -> None:
+        super().__init__(
+            initial=thread.thread_id, disabled=True, label=field.label, widget=field.widget
+        )
+
+    def prepare_value(self, value: Any) -> str:
+        return spelled_out(str(value))
+
+    def clean(self, value: Any) -> str:
+        """Take an id that no form could have sent."""
+        return str(value)
 
 
 def _asked_thread(request: HttpRequest) -> Thread | None:

@@ -8,7 +8,6 @@ from django.contrib.admin.models import ADDITION, DELETION, LogEntry
 from django.utils.translation import gettext as _
 
 from ..models import Sweep, Thread
-from ..recording import storable
 
 
 def log_removal(user_pk: int, store: str, thread_ids: Iterable[str]) -> None:
@@ -21,7 +20,7 @@ def log_removal(user_pk: int, store: str, thread_ids: Iterable[str]) -> None:
         Thread(
             digest=Thread.digest_of(store, thread_id),
             store=store,
-            thread_id=storable(thread_id),
+            thread_id=thread_id,
         )
         for thread_id in thread_ids
     ]

@@ -19,7 +19,6 @@ from .confirming import StorePlan
 
 GONE = _("no longer in the store")
 UNTOLD = _("the store cannot tell who names them, so they stay")
-NO_TEXT = _("the id is no text, so the age is taken as unknown")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,24 +28,18 @@ class Selection:
     store: str
     states: dict[str, str] = field(default_factory=dict)
     measured: dict[str, tuple[int, int, int]] = field(default_factory=dict)
-    unprintable: list[str] = field(default_factory=list)
 
 
 def selections(queryset: QuerySet[Thread]) -> list[Selection]:
     """Group the selected threads by store."""
     by_store: dict[str, Selection] = {}
     rows = queryset.order_by("store", "digest").values_list(
-        "store", "digest", "thread_id", "state",
-        "checkpoint_count", "write_count", "byte_count",
-    )  # fmt: skip
-    for store, digest, text, state, *figures in rows.iterator():
+        "store", "thread_id", "state", "checkpoint_count", "write_count", "byte_count"
+    )
+    for store, thread_id, state, checkpoints, writes, size in rows.iterator():
         selection = by_store.setdefault(store, Selection(store=store))
-        if Thread.digest_of(store, text) == digest:
-            checkpoints, writes, size = figures
-            selection.states[text] = state
-            selection.measured[text] = (checkpoints, writes, size)
-        else:  # the ledger holds an escaped form of it
-            selection.unprintable.append(text)
+        selection.states[thread_id] = state
+        selection.measured[thread_id] = (checkpoints, writes, size)
     return list(by_store.values())
 
 
@@ -67,9 +60,7 @@ def _plan(selection: Selection, as_of: datetime) -> StorePlan:
         return StorePlan(store=selection.store, error=str(error))
     decided = {thread.thread_id for thread in plan.threads}
     decided |= {thread.thread_id for thread in plan.kept}
-    left_alone: dict[str | Promise, list[str]] = {
-        GONE: [], UNTOLD: [], NO_TEXT: selection.unprintable,
-    }  # fmt: skip
+    left_alone: dict[str | Promise, list[str]] = {GONE: [], UNTOLD: []}
     for thread_id, state in selection.states.items():
         if thread_id not in decided:
             left_alone[UNTOLD if state == State.UNTOLD else GONE].append(thread_id)

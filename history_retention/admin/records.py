@@ -67,4 +67,4 @@ class LeaseAdmin(ReadOnlyAdmin[Lease]):
 
     @admin.display(description=_("thread"), ordering="thread_id")
     def name(self, lease: Lease) -> SafeString:
-        return thread_name(Lease.thread_id_of(lease.thread_id))
+        return thread_name(lease.thread_id)

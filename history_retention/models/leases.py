@@ -13,6 +13,9 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
+from ..words import spelled_out
+from .thread_ids import ThreadIdField
+
 LEASE = timedelta(minutes=10)
 """How long a lease outlasts its last renewal, and so its owner's death."""
 
@@ -20,8 +23,6 @@ NEVER_SEEN = datetime(1970, 1, 1, tzinfo=UTC)
 """When a lease expires until the statement after its own, in the same transaction."""
 
 ROWS_A_STATEMENT = 500
-ESCAPED = "json:"
-"""What a stored id starts with when it is spelled as JSON."""
 
 
 class LeaseQuerySet(models.QuerySet["Lease"]):
@@ -36,8 +37,7 @@ class LeaseQuerySet(models.QuerySet["Lease"]):
 
     def thread_ids(self, store: str) -> Iterator[str]:
         """Stream the ids of the store's threads, one that has several owners several times."""
-        stored = self.filter(store=store).values_list("thread_id", flat=True)
-        return (Lease.thread_id_of(text) for text in stored.iterator())
+        return self.filter(store=store).values_list("thread_id", flat=True).iterator()
 
     def take(self, owner: str, threads: Iterable[tuple[str, str]]) -> None:
         """Lease threads, given as store and id, for a full term from now."""
@@ -45,7 +45,7 @@ class LeaseQuerySet(models.QuerySet["Lease"]):
             Lease(
                 digest=Lease.digest_of(store, thread_id, owner),
                 store=store,
-                thread_id=Lease.stored_id(thread_id),
+                thread_id=thread_id,
                 owner=owner,
                 expires_at=NEVER_SEEN,
             )
@@ -80,7 +80,7 @@ class Lease(models.Model):
 
     digest = models.CharField(primary_key=True, max_length=64, editable=False)
     store = models.CharField(_("store"), max_length=255)
-    thread_id = models.TextField(_("thread"))
+    thread_id = ThreadIdField(_("thread"))
     owner = models.CharField(_("owner"), max_length=255, db_index=True)
     expires_at = models.DateTimeField(_("expires"), db_index=True)
 
@@ -94,22 +94,9 @@ class Lease(models.Model):
         indexes = [models.Index(fields=["store", "expires_at"], name="history_lease_store")]
 
     def __str__(self) -> str:
-        return f"{self.store}: {self.thread_id}"
+        return f"{self.store}: {spelled_out(self.thread_id)}"
 
     @staticmethod
     def digest_of(store: str, thread_id: str, owner: str) -> str:
         """Return the key of a lease: SHA-256 of all that makes it one of its kind."""
         return hashlib.sha256(json.dumps([store, thread_id, owner]).encode()).hexdigest()
-
-    @staticmethod
-    def stored_id(thread_id: str) -> str:
-        """Return the id as a database's text can hold it; NUL and stray bytes are spelled."""
-        plain = thread_id.encode("utf-8", "ignore").decode() == thread_id
-        if plain and "\0" not in thread_id and not thread_id.startswith(ESCAPED):
-            return thread_id
-        return ESCAPED + json.dumps(thread_id)
-
-    @staticmethod
-    def thread_id_of(text: str) -> str:
-        """Return the id that ``stored_id`` spelled."""
-        return str(json.loads(text.removeprefix(ESCAPED))) if text.startswith(ESCAPED) else text

@@ -15,6 +15,8 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from ..facts import Ending, State
+from ..words import spelled_out
+from .thread_ids import ThreadIdField
 
 STATE_CHOICES = [
     (State.RESUMABLE.value, _("resumable")),
@@ -36,7 +38,7 @@ class Thread(models.Model):
 
     digest = models.CharField(primary_key=True, max_length=64, editable=False)
     store = models.CharField(_("store"), max_length=255, db_index=True)
-    thread_id = models.TextField(_("thread"))
+    thread_id = ThreadIdField(_("thread"))
     byte_count = models.PositiveBigIntegerField(_("size"), help_text=_("bytes"))
     checkpoint_count = models.PositiveBigIntegerField(_("checkpoints"))
     write_count = models.PositiveBigIntegerField(_("writes"))
@@ -72,7 +74,7 @@ class Thread(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.store}: {self.thread_id}"
+        return f"{self.store}: {spelled_out(self.thread_id)}"
 
     @property
     def measured_at(self) -> datetime | None:
@@ -231,7 +233,7 @@ class Hold(models.Model):
     """A person's word that a thread stays, with a reason and an optional end. Ours."""
 
     store = models.CharField(_("store"), max_length=255)
-    thread_id = models.TextField(_("thread"))
+    thread_id = ThreadIdField(_("thread"))
     reason = models.TextField(_("reason"))
     by = models.ForeignKey(
         settings.AUTH_USER_MODEL,
@@ -255,4 +257,4 @@ class Hold(models.Model):
         indexes = [models.Index(fields=["store"], name="history_hold_store")]
 
     def __str__(self) -> str:
-        return f"{self.store}: {self.thread_id}"
+        return f"{self.store}: {spelled_out(self.thread_id)}"

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils.html import escape
 
 from history_retention import services
+from history_retention.admin.words import readable
 from history_retention.models import Hold
 
 from ..conftest import WriteStore
@@ -42,17 +47,29 @@ def test_a_threads_page_leads_to_a_hold_on_it(
     assert "audit" in text_of(superuser.get(page_of(key)))
 
 
+@pytest.mark.parametrize(
+    "thread_id", [" two\nlines\t'\"<b> ", "a\0b", "no text \udcff", "json:x"], ids=ascii
+)
 def test_a_hold_from_a_threads_page_takes_the_id_as_it_is(
-    written_store: WriteStore, superuser: Client, keys: Keys
+    written_store: WriteStore, superuser: Client, keys: Keys, thread_id: str
 ) -> None:
-    thread_id = " two\nlines\t'\"<b> "
-    written_store([ThreadRows(thread_id=thread_id)])
+    path = written_store([ThreadRows(thread_id="t")])
+    with closing(sqlite3.connect(path)) as agent, agent:
+        for table in ("checkpoints", "checkpoint_writes"):
+            raw = thread_id.encode(errors="surrogateescape")
+            agent.execute(f"UPDATE {table} SET thread_id = CAST(? AS TEXT)", (raw,))
     services.measure("history", now=NOW)
     (key,) = keys(thread_id)
     forged = {"reason": "audit", "thread_id": "another", "store": "default", **NO_END}
+    shown = superuser.get(f"{ADD_HOLD}?thread={key}")
     superuser.post(f"{ADD_HOLD}?thread={key}", forged)
-    assert Hold.objects.get().thread_id == thread_id
+    hold = Hold.objects.get()
+    page = superuser.get(reverse(f"{ADMIN}hold_change", args=[hold.pk]))
+    assert (shown.status_code, page.status_code) == (200, 200)
+    assert escape(readable(thread_id)) in page.content.decode()
+    assert hold.thread_id == thread_id
     assert services.plan_reclaim("history", now=NOW).reclaimable == ()
+    assert "audit" in text_of(superuser.get(page_of(key)))
 
 
 def test_whoever_may_not_add_holds_is_offered_none(

@@ -526,7 +526,7 @@ def test_a_thread_whose_id_is_no_text_stays_with_that_reason(
     path = written_store([ThreadRows(thread_id="nul\0inside")])
     services.measure("history", now=NOW)
     page = ask_to_prune(superuser, list(Thread.objects.values_list("pk", flat=True)))
-    assert "the id is no text, so the age is taken as unknown" in text_of(page)
+    assert "1 thread: unknown age nul\\x00inside" in text_of(page)
     assert consent_form(page) == {}
     assert threads_in(path) == {"nul\0inside"}
 

@@ -19,6 +19,7 @@ from langgraph.graph import END, START, StateGraph
 
 from history_retention.guard import GuardedSaver, heartbeat
 from history_retention.models import Lease
+from history_retention.models.thread_ids import thread_id_of
 
 from ..commands import PROJECT, environment
 from ..faults.children import PATIENCE_SECONDS, use_files
@@ -101,7 +102,7 @@ def leases_in(ledger: Path) -> list[tuple[str, str, str]]:
         rows = connection.execute(
             f"SELECT thread_id, owner, expires_at FROM {Lease._meta.db_table}"
         ).fetchall()
-    return [(Lease.thread_id_of(thread_id), owner, at) for thread_id, owner, at in rows]
+    return [(thread_id_of(thread_id), owner, at) for thread_id, owner, at in rows]
 
 
 def leased_in(ledger: Path) -> set[str]:
