@@ -256,7 +256,7 @@ def execute(
                     gap_seconds=settings.gap_seconds,
                     throttled=Throttle(limit) if limit else unthrottled,
                 ),
-                protections=lambda: recording.protections(plan.database, clock()),
+                protections=lambda ids: recording.protections_among(plan.database, clock(), ids),
                 stop=lambda: stop() or record.is_cancelled(),
                 committed=committed,
             )

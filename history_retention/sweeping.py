@@ -66,13 +66,14 @@ def sweep(
     *,
     naming_mark: int,
     pace: Pace,
-    protections: Callable[[], Mapping[str, KeepReason]],
+    protections: Callable[[Sequence[str]], Mapping[str, KeepReason]],
     stop: Callable[[], bool],
     committed: Callable[[], None],
 ) -> None:
     """Remove the threads that are still as planned, counting in ``swept`` what was committed.
 
-    Every commit is told to ``committed``. Does not raise for what the store or the ledger
+    Every commit is told to ``committed``. ``protections`` is asked about the threads in reach of
+    each box, right before it. Does not raise for what the store or the ledger
     refuses: ``swept.error`` is the sentence.
     """
     boxes = Boxes(store, pace, stop)
@@ -84,7 +85,9 @@ def sweep(
             if stop():
                 swept.ending = Ending.INTERRUPTED
                 return
-            box = _Box(store, naming_mark, reach.threads(), protections())
+            near = reach.threads()
+            held = protections([thread.thread_id for thread in near])
+            box = _Box(store, naming_mark, near, held)
             if not _is_done(box, boxes, reach, refused):
                 continue
             swept.refusal = refused.sentence()

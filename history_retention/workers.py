@@ -172,7 +172,7 @@ def _sweep_batch(store: Store, shared: Sweep, batch: Batch, clock: Clock) -> Swe
                 gap_seconds=settings.gap_seconds,
                 throttled=batching.throttled(shared, limit) if limit else unthrottled,
             ),
-            protections=lambda: recording.protections(store.alias, clock()),
+            protections=lambda ids: recording.protections_among(store.alias, clock(), ids),
             stop=lambda: watch.is_over() or (time.monotonic() >= until and swept.has_begun),
             committed=lambda: progress.note(swept),
         )

@@ -6,7 +6,8 @@ import pytest
 
 from history_retention import recording
 from history_retention.facts import Ending, KeepReason, SkipReason, Space
-from history_retention.models import Hold, Sweep
+from history_retention.guard import lease
+from history_retention.models import Hold, Lease, Sweep
 from history_retention.outcomes import Removed, SkippedThread, VacuumResult
 from history_retention.sweeping import Swept
 
@@ -41,6 +42,30 @@ def test_holds_count_by_store_and_by_their_end() -> None:
         Hold.objects.create(store=store, thread_id=thread_id, reason="x", until=until)
 
     assert recording.protections("history", NOW) == {"a": KeepReason.HELD, "b": KeepReason.HELD}
+
+
+@pytest.mark.parametrize("holds", [20, 2_000])
+def test_of_a_boxs_own_threads_the_same_is_told_as_of_all(holds: int) -> None:
+    Lease.objects.take("7 1 - another-host", [("history", "leased"), ("history", "other")])
+    Hold.objects.bulk_create(
+        Hold(store="history", thread_id=f"held {number}", reason="x") for number in range(holds)
+    )
+    ids = [f"t{number}" for number in range(1_500)]
+    ids[0], ids[700], ids[1_400], ids[1_499] = "held 1", "leased", "open", "held 1\0"
+    Hold.objects.create(store="history", thread_id="held 1\0", reason="x")
+
+    with lease("open"), lease("open elsewhere"):
+        found = recording.protections_among("history", NOW, ids)
+        everything = recording.protections("history", NOW)
+
+    assert {key: why for key, why in found.items() if key in set(ids)} == {
+        "held 1": KeepReason.HELD,
+        "leased": KeepReason.LEASED,
+        "open": KeepReason.LEASED,
+        "held 1\0": KeepReason.HELD,
+    }
+    assert len(everything) == holds + 5
+    assert len(found) < 30
 
 
 def test_a_record_is_there_before_the_first_delete_and_says_running() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import timedelta
 from itertools import count
@@ -16,13 +16,14 @@ from django.db import connections, transaction
 from history_retention import services
 from history_retention.boxes import Boxes, Pace, Throttle
 from history_retention.exceptions import SweepRunning, UsageError
-from history_retention.facts import Ending, Plan, SkipReason
+from history_retention.facts import Ending, KeepReason, Plan, SkipReason
 from history_retention.locks import only_one
 from history_retention.models import Hold, Sweep, Thread
 from history_retention.outcomes import SkippedThread
 from history_retention.policy import Bounds
 from history_retention.services import Trigger
 from history_retention.stores import open_store
+from history_retention.sweeping import Swept, sweep
 
 from .store_files import (
     NOW,
@@ -445,6 +446,41 @@ def test_a_sweep_takes_the_write_lock_once_a_box_and_a_thread_in_one_transaction
 
     verbs = [each.split()[0] for each in statements if each.split()[0] in _WRITING]
     assert verbs == ["BEGIN", "DELETE", "DELETE", "COMMIT"] * 4
+
+
+def test_a_box_asks_the_ledger_of_the_threads_in_its_reach_right_before_it_takes_the_lock(
+    written_store: WriteStore, retention: Callable[..., None], statements: list[str]
+) -> None:
+    written_store([ThreadRows(thread_id=f"t{number:04}") for number in range(2_000)])
+    retention(BOX_SECONDS=10, GAP_SECONDS=0)
+    plan = services.plan_reclaim("history", now=NOW)
+    statements.clear()
+    asked: list[int] = []
+    swept = Swept()
+
+    def protections(thread_ids: Sequence[str]) -> dict[str, KeepReason]:
+        asked.append(len(thread_ids))
+        statements.append("ASKED")
+        return {}
+
+    with open_store("history") as opened:
+        sweep(
+            opened,
+            plan.threads,
+            swept,
+            naming_mark=plan.naming_mark,
+            pace=Pace(box_seconds=10, gap_seconds=0),
+            protections=protections,
+            stop=services.never,
+            committed=lambda: None,
+        )
+
+    assert (swept.ending, swept.removed.thread_count) == (Ending.DONE, 2_000)
+    assert asked == [200, 400, 800, 600]
+    steps = [each.split()[0] for each in statements]
+    assert [each for each in steps if each in {"ASKED", "BEGIN", "COMMIT"}] == (
+        ["ASKED", "BEGIN", "COMMIT"] * 4
+    )
 
 
 def test_deletes_overwrite_no_freed_page_unless_asked(

@@ -86,6 +86,12 @@ class InUse:
             self._settle()
             return [thread_id for in_store, thread_id in self._counts if in_store == store]
 
+    def among(self, store: str, thread_ids: Iterable[str]) -> list[str]:
+        """Return those of the store's threads that are open in this process."""
+        with self._lock:
+            self._settle()
+            return [thread_id for thread_id in thread_ids if (store, thread_id) in self._counts]
+
     def changes(self) -> tuple[set[Key], set[Key], int]:
         """Return which threads were opened and closed since the last call, and how many are open.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
@@ -35,9 +35,9 @@ class LeaseQuerySet(models.QuerySet["Lease"]):
         """Return the leases that have not run out, by the database's clock or as of ``at``."""
         return self.filter(Q(expires_at__gt=Now()) | Q(expires_at__gt=at))
 
-    def thread_ids(self, store: str) -> Iterator[str]:
-        """Stream the ids of the store's threads, one that has several owners several times."""
-        return self.filter(store=store).values_list("thread_id", flat=True).iterator()
+    def thread_ids(self, store: str) -> models.QuerySet[Lease, str]:
+        """Return the ids of the store's threads, one that has several owners several times."""
+        return self.filter(store=store).order_by().values_list("thread_id", flat=True)
 
     def take(self, owner: str, threads: Iterable[tuple[str, str]]) -> None:
         """Lease threads, given as store and id, for a full term from now."""

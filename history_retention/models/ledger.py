@@ -228,6 +228,10 @@ class HoldQuerySet(models.QuerySet["Hold"]):
         """Return the holds without an end, or whose end lies after ``at``."""
         return self.filter(Q(until=None) | Q(until__gt=at))
 
+    def thread_ids(self, store: str) -> models.QuerySet[Hold, str]:
+        """Return the ids of the store's threads, one that is held several times several times."""
+        return self.filter(store=store).order_by().values_list("thread_id", flat=True)
+
 
 class Hold(models.Model):
     """A person's word that a thread stays, with a reason and an optional end. Ours."""
