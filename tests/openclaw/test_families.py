@@ -86,7 +86,7 @@ def test_an_entry_that_is_no_object_protects_its_column_and_stops_nothing(text: 
 
     assert family(broken, A) == ()
     assert not broken.is_readable(A)
-    references = References([broken], A, {})
+    references = References([broken], A)
     assert references.others("kept", "another") == "k"
 
 
@@ -131,7 +131,7 @@ def test_nothing_that_a_survivor_needs_is_ever_removed(age: Age, data: st.DataOb
         for session_id, key in owners.items()
     }
     victim, *others = entries
-    references = References(entries, age, {})
+    references = References(entries, age)
 
     plan = removal(victim, age, references, windows)
 
@@ -154,7 +154,7 @@ def test_nothing_that_a_survivor_needs_is_ever_removed(age: Age, data: st.DataOb
 def test_windows_of_a_pinned_entry_are_all_needed() -> None:
     pinned = entry_of("pinned", "a", b'{"sessionId":"a","updatedAt":5}', 5, pinned_at=1)
     victim = entry("victim", "v", usageFamilySessionIds=["old"])
-    references = References([pinned, victim], B, {"pinned": ["a", "old"]})
+    references = References([pinned, victim], B)
 
     plan = removal(
         victim, B, references, {"old": window("old", "pinned"), "v": window("v", "victim")}
@@ -165,7 +165,7 @@ def test_windows_of_a_pinned_entry_are_all_needed() -> None:
 
 
 def test_forgetting_a_key_frees_what_only_it_needed() -> None:
-    references = References([entry("one", "a"), entry("two", "a")], A, {})
+    references = References([entry("one", "a"), entry("two", "a")], A)
     copied = references.copy()
 
     copied.drop("two")

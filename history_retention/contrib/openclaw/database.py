@@ -15,7 +15,7 @@ from ...stores.base import Tables
 from ...stores.sqlite import SQLiteFile, Value, encoded
 from .ages import Age
 from .dependents import Dependents
-from .entries import Entry, digest_of, entry_of
+from .entries import Entry, entry_of
 from .transcripts import Transcripts
 
 ENTRIES_A_READ = 200
@@ -72,28 +72,40 @@ class AgentDatabase:
         """Return a number that changes when another connection commits."""
         return int(self.file.value("PRAGMA data_version"))
 
-    def entries(self, known: Mapping[str, Entry]) -> Iterator[Entry]:
-        """Stream all entries; one that is as it was is the known one, and not parsed again."""
-        columns = self._entry_columns()
+    def entries(self, known: Mapping[str, Entry], trusted_before: int) -> Iterator[Entry]:
+        """Stream all entries, in the order of their keys.
+
+        One that is known, has not changed since ``trusted_before`` (milliseconds) by what its row
+        says, and whose other columns are the same, is not read again.
+        """
         after: list[Value] = []
         while rows := self.file.rows(
-            f"SELECT {columns} FROM {self.age.entries}"
+            f"SELECT session_key, {self._other_columns()} FROM {self.age.entries}"
             f"{' WHERE session_key > CAST(%s AS TEXT)' if after else ''}"
             f" ORDER BY session_key LIMIT {ENTRIES_A_READ}",
             after,
         ):
-            for row in rows:
-                yield self._entry(row, known)
+            for raw, *columns in rows:
+                key = self._text(raw)
+                before = known.get(key)
+                if (
+                    before is None
+                    or before.columns != tuple(columns)
+                    or not (before.updated_at < trusted_before)
+                ):
+                    before = self.entry(key)
+                if before is not None:
+                    yield before
             after = [encoded(rows[-1][0])]
 
     def entry(self, key: str) -> Entry | None:
         """Return the entry of a key."""
         rows = self.file.rows(
-            f"SELECT {self._entry_columns()} FROM {self.age.entries}"
-            " WHERE session_key = CAST(%s AS TEXT)",
+            f"SELECT session_key, CAST(entry_json AS BLOB), {self._other_columns()}"
+            f" FROM {self.age.entries} WHERE session_key = CAST(%s AS TEXT)",
             [encoded(key)],
         )
-        return self._entry(rows[0], {}) if rows else None
+        return self._entry(rows[0]) if rows else None
 
     def edited(self, key: str, changes: Mapping[str, Value], without: Sequence[str] = ()) -> bytes:
         """Return the text of an entry with some of its members changed, and others left out.
@@ -185,35 +197,33 @@ class AgentDatabase:
         )
         self.settle(key, -1)
 
-    def _entry_columns(self) -> str:
+    def _other_columns(self) -> str:
         names = self.tables[self.age.entries]
         told = [
-            "session_key",
             self.age.current_id,
-            "CAST(entry_json AS BLOB)",
             "updated_at",
             *(name if name in names else "NULL" for name in ("pinned_at", "archived_at")),
             "entry_valid" if "entry_valid" in names else "1",
         ]
         return ", ".join(told)
 
-    def _entry(self, row: tuple[Any, ...], known: Mapping[str, Entry]) -> Entry:
-        key, current_id, text, updated_at, pinned_at, archived_at, valid = row
-        if not (isinstance(key, str) and isinstance(current_id, str) and isinstance(text, bytes)):
-            raise StoreUnreadable(
-                f"{self.file.alias}: an entry has a key or a session that is no text, so nobody "
-                "can tell what it needs; nothing was touched. Repair it with `openclaw doctor`."
-            )
-        before = known.get(key)
-        columns = (current_id, updated_at, pinned_at, archived_at)
-        if before is not None and before.digest == digest_of(text) and before.columns == columns:
-            return before
+    def _entry(self, row: tuple[Any, ...]) -> Entry:
+        key, text, current_id, updated_at, pinned_at, archived_at, valid = row
         return entry_of(
             key,
-            current_id,
+            self._text(current_id),
             text,
             updated_at,
             pinned_at=pinned_at,
             archived_at=archived_at,
             valid=valid,
+        )
+
+    def _text(self, value: object) -> str:
+        """Return a key or an id; StoreUnreadable for one that is no text."""
+        if isinstance(value, str):
+            return value
+        raise StoreUnreadable(
+            f"{self.file.alias}: an entry has a key or a session that is no text, so nobody can "
+            "tell what it needs; nothing was touched. Repair it with `openclaw doctor`."
         )

@@ -42,8 +42,8 @@ class Entry:
 
     ``fields`` are what retention asks for of the JSON object, or None when the row holds none;
     ``digest`` and ``byte_count`` are those of the row's whole text, most of which is prompts and
-    reports. ``pinned_at`` and ``archived_at`` are age B's columns; ``is_shell`` is its word for a
-    node that only keeps windows.
+    reports. ``pinned_at``, ``archived_at`` and ``valid`` are age B's columns; ``is_shell`` is its
+    word for a node that only keeps windows.
     """
 
     key: str
@@ -54,12 +54,13 @@ class Entry:
     fields: Mapping[str, Any] | None = field(repr=False)
     pinned_at: int | None = None
     archived_at: int | None = None
+    valid: int = 1
     is_shell: bool = False
 
     @property
-    def columns(self) -> tuple[str, int, int | None, int | None]:
+    def columns(self) -> tuple[str, int, int | None, int | None, int]:
         """Return what the row's other columns hold."""
-        return self.current_id, self.updated_at, self.pinned_at, self.archived_at
+        return self.current_id, self.updated_at, self.pinned_at, self.archived_at, self.valid
 
     @property
     def told(self) -> Mapping[str, Any]:
@@ -137,6 +138,7 @@ def entry_of(
         fields=_fields_of(entry_json),
         pinned_at=pinned_at,
         archived_at=archived_at,
+        valid=valid,
         is_shell=valid == -1 or entry_json == b"{}",
     )
 

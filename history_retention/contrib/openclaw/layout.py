@@ -54,7 +54,7 @@ class OpenClawStore(SQLiteStore):
     """An agent's entries and their sessions."""
 
     layout = "openclaw"
-    rows_a_check = 2_000
+    rows_a_check = 200
     threads_a_removal = 1
     transcripts = Transcripts.ARCHIVED
 
@@ -121,8 +121,13 @@ class OpenClawStore(SQLiteStore):
     def family_of(self, key: str) -> list[tuple[str, Size, str]]:
         """Return the sessions of an entry: id, size, and another key that needs it, or none."""
         needed = self._catalogue.references()
-        ids = dict.fromkeys([*self.family_ids(key), *self._database.transcripts.owned_by(key)])
-        return [(each, self.sizes.of([each]), needed.others(each, key) or "") for each in ids]
+        transcripts = self._database.transcripts
+        ids = dict.fromkeys([*self.family_ids(key), *transcripts.owned_by(key)])
+        owners = {each.session_id: each.key for each in transcripts.windows(ids).values()}
+        return [
+            (each, self.sizes.of([each]), needed.others(each, key, owners.get(each, "")) or "")
+            for each in ids
+        ]
 
     def measured_threads(self, progress: Progress) -> Iterator[NamedThread]:
         """Stream every entry with the bytes of the sessions that are counted to it.
@@ -176,6 +181,7 @@ class OpenClawStore(SQLiteStore):
     def removing(self) -> Iterator[None]:
         """Hold the file's write lock; afterwards publish what was archived in it."""
         self._database.require_changeable()
+        self._catalogue.entries()  # what takes long is read before the lock is taken
         try:
             with super().removing():
                 yield
@@ -195,8 +201,8 @@ class OpenClawStore(SQLiteStore):
         """Compare the entries and their sessions with what the plan saw."""
         changed = {}
         for thread in threads:
-            entry = self._catalogue.entries().get(thread.thread_id)
-            if entry is None or entry.is_shell:
+            entry = self._catalogue.entry(thread.thread_id)
+            if entry is None:
                 changed[thread.thread_id] = SkipReason.GONE
             elif self._fingerprint(entry) != thread.fingerprint:
                 changed[thread.thread_id] = SkipReason.ACTIVE
@@ -218,7 +224,7 @@ class OpenClawStore(SQLiteStore):
 
     def archive_in_place(self, entry: Entry, reason: str, at: datetime) -> bool:
         """Inside ``removing``: mark an entry (B) as archived, unless somebody changed it."""
-        is_same = self._catalogue.entries().get(entry.key) == entry
+        is_same = self._catalogue.entry(entry.key) == entry
         if is_same:
             self._database.archive_in_place(entry.key, reason, milliseconds(at))
             self._catalogue.forget()

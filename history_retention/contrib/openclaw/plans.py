@@ -8,7 +8,7 @@ along with it. What is in cold storage is never touched.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -65,55 +65,52 @@ class Removal:
 
 
 class References:
-    """Which entries need which sessions, kept up to date as entries go."""
+    """Which entries need which sessions, kept up to date as entries come and go."""
 
-    def __init__(
-        self, entries: Iterable[Entry], age: Age, owned: Mapping[str, Sequence[str]]
-    ) -> None:
-        """Ask every entry; UnreadableFamily when one of them cannot be told.
-
-        ``owned`` are the windows of each key.
-        """
+    def __init__(self, entries: Iterable[Entry], age: Age) -> None:
+        """Ask every entry; UnreadableFamily when one of them cannot be told."""
         self._age = age
         self._needed: dict[str, frozenset[str]] = {}
         self._needers: dict[str, set[str]] = defaultdict(set)
+        self._retaining: set[str] = set()
         for entry in entries:
-            needed = frozenset(needed_by(entry, age, owned.get(entry.key, ())))
-            self._needed[entry.key] = needed
-            for session_id in needed:
-                self._needers[session_id].add(entry.key)
+            self.put(entry)
 
     def copy(self) -> References:
-        """Return one that forgets by itself."""
-        copied = References((), self._age, {})
+        """Return one that comes and goes by itself."""
+        copied = References((), self._age)
         copied._needed = dict(self._needed)
         copied._needers = defaultdict(set, {each: set(k) for each, k in self._needers.items()})
+        copied._retaining = set(self._retaining)
         return copied
+
+    def put(self, entry: Entry) -> None:
+        """Take note of an entry as it is now; UnreadableFamily when it does not tell."""
+        needed = frozenset([entry.current_id, *family(entry, self._age)])
+        self.drop(entry.key)
+        self._needed[entry.key] = needed
+        for session_id in needed:
+            self._needers[session_id].add(entry.key)
+        if self._age.has_nodes and (entry.archived_at, entry.pinned_at) != (None, None):
+            self._retaining.add(entry.key)
 
     def drop(self, key: str) -> None:
         """Forget an entry that is gone."""
+        self._retaining.discard(key)
         for session_id in self._needed.pop(key, frozenset()):
             self._needers[session_id].discard(key)
 
-    def is_needed(self, session_id: str) -> bool:
+    def is_needed(self, window: Window) -> bool:
         """Tell whether any entry needs the session."""
-        return bool(self._needers.get(session_id))
+        return self.others(window.session_id, "", window.key) is not None
 
-    def others(self, session_id: str, key: str) -> str | None:
-        """Return the first key, in order, of another entry that needs the session."""
-        return min(self._needers.get(session_id, set()) - {key}, default=None)
+    def others(self, session_id: str, key: str, owner: str = "") -> str | None:
+        """Return the first key, in order, of another entry that needs the session.
 
-
-def needed_by(entry: Entry, age: Age, owned: Sequence[str]) -> Iterator[str]:
-    """Give the sessions that stay because this entry does.
-
-    Those are its column's and its family; and where it is archived or pinned, every window that
-    it owns (B).
-    """
-    yield entry.current_id
-    yield from family(entry, age)
-    if age.has_nodes and (entry.archived_at is not None or entry.pinned_at is not None):
-        yield from owned
+        Its ``owner`` does, beside those whose family it is of, if it is archived or pinned (B).
+        """
+        needers = self._needers.get(session_id, set()) | ({owner} & self._retaining)
+        return min(needers - {key}, default=None)
 
 
 def removal(
@@ -137,7 +134,8 @@ def removal(
     handed_over: dict[str, str] = {}
     for session_id in dict.fromkeys([*older, *own]):
         window = windows.get(session_id)
-        other = references.others(session_id, entry.key)
+        owner = "" if window is None else window.key
+        other = references.others(session_id, entry.key, owner)
         if other is not None:
             stays.append(Stay(session_id=session_id, reason=StayReason.NEEDED))
             if age.has_nodes and window is not None and window.key == entry.key:

@@ -99,8 +99,8 @@ class Removals:
         StoreUnreadable for what cannot be read, ArchiveUnwritable for a full disk. The caller
         rolls back and calls ``undone``.
         """
-        entry = self._catalogue.entries().get(key)
-        if entry is None or entry.is_shell or self._is_unread(entry):
+        entry = self._catalogue.entry(key)
+        if entry is None or self._is_unread(entry):
             return Deletion(key=key, deleted=False, removed={})
         require_removable(entry, self._database)
         references = self._catalogue.references()
@@ -114,15 +114,11 @@ class Removals:
         """Return the sessions that no entry needs, those longest idle first; no cold ones."""
         references = self._catalogue.references()
         owned = self._database.transcripts.owned().values()
-        ids = [
-            session_id
-            for session_ids in owned
-            for session_id in session_ids
-            if not references.is_needed(session_id)
-        ]
+        ids = [session_id for session_ids in owned for session_id in session_ids]
         windows = self._database.transcripts.windows(ids).values()
-        warm = [window for window in windows if not window.is_cold]
-        return sorted(warm, key=lambda window: (window.updated_at, window.session_id))
+        warm = (window for window in windows if not window.is_cold)
+        free = [window for window in warm if not references.is_needed(window)]
+        return sorted(free, key=lambda window: (window.updated_at, window.session_id))
 
     def remove_unneeded(self, session_id: str, at: datetime) -> tuple[Archive, ...]:
         """Inside the file's transaction: archive and remove a session, if still no entry needs it.
@@ -130,8 +126,9 @@ class Removals:
         Raises as ``remove`` does.
         """
         windows = self._database.transcripts.windows([session_id])
-        is_needed = self._catalogue.references().is_needed(session_id)
-        if is_needed or not windows or windows[session_id].is_cold:
+        window = windows.get(session_id)
+        references = self._catalogue.references()
+        if window is None or window.is_cold or references.is_needed(window):
             return ()
         archives = self.archived([session_id], "deleted", at)
         self._database.dependents.remove_window(session_id)

@@ -60,8 +60,8 @@ class Resets:
 
         ``changes`` replace what a reset leaves of the entry, as OpenClaw's own callers do.
         """
-        entry = self._catalogue.entries().get(key)
-        if entry is None or entry.is_shell:
+        entry = self._catalogue.entry(key)
+        if entry is None:
             return Reset(key=key, reset=False, removed={})
         require_removable(entry, self._database)
         now = milliseconds(at)
@@ -80,7 +80,7 @@ class Resets:
         fields = json.loads(text)
         following = entry_of(entry.key, fields["sessionId"], text, fields["updatedAt"])
         others = [each for each in self._catalogue.entries().values() if each.key != entry.key]
-        needed = References([*others, replace(following, key=_NEXT)], database.age, {})
+        needed = References([*others, replace(following, key=_NEXT)], database.age)
         plan = removal(entry, database.age, needed, self._removals.windows(entry))
         archived = self._removals.archived(plan.session_ids, "reset", at)
         database.begin_session(entry, following, text)
