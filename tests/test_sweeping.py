@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from django.db import connections, transaction
 from history_retention import services
 from history_retention.boxes import Boxes, Pace, Throttle
 from history_retention.exceptions import SweepRunning, UsageError
-from history_retention.facts import Ending, KeepReason, Plan, SkipReason
+from history_retention.facts import Ending, KeepReason, SkipReason
 from history_retention.locks import only_one
 from history_retention.models import Hold, Sweep, Thread
 from history_retention.outcomes import SkippedThread
@@ -25,6 +26,16 @@ from history_retention.services import Trigger
 from history_retention.stores import open_store
 from history_retention.sweeping import Swept, sweep
 
+from .changes import (
+    NAMES,
+    Agent,
+    Change,
+    every_change,
+    new_conversation,
+    new_write,
+    planned,
+    require_that_only_the_other_goes,
+)
 from .store_files import (
     NOW,
     ConversationRow,
@@ -45,14 +56,9 @@ WriteStore = Callable[..., Path]
 def store(written_store: WriteStore) -> Path:
     """Two resumable threads, each idle for forty days, with three rows."""
     return written_store(
-        [ThreadRows(thread_id=name, checkpoints=2) for name in ("changed", "still")],
-        [ConversationRow(thread_id=name, turns=[OLD]) for name in ("changed", "still")],
+        [ThreadRows(thread_id=name, checkpoints=2) for name in NAMES],
+        [ConversationRow(thread_id=name, turns=[OLD]) for name in NAMES],
     )
-
-
-def planned() -> Plan:
-    """Plan to prune everything idle for thirty days."""
-    return services.plan_prune("history", Bounds(older_than_days=30), now=NOW)
 
 
 def run_sql(path: Path, sql: str) -> None:
@@ -61,90 +67,23 @@ def run_sql(path: Path, sql: str) -> None:
         connection.executescript(sql)
 
 
-def new_checkpoint(path: Path) -> None:
-    add_threads(path, [ThreadRows(thread_id="changed", age=timedelta(0), writes=0)])
-
-
-def new_write(path: Path) -> None:
-    add_threads(path, [ThreadRows(thread_id="changed", age=timedelta(0), checkpoints=0)])
-
-
-def row_in_another_namespace(path: Path) -> None:
-    row = ThreadRows(thread_id="changed", age=timedelta(days=50), namespace="sub:1", writes=0)
-    add_threads(path, [row])
-
-
-def replaced_row(path: Path) -> None:
-    run_sql(
-        path,
-        "INSERT OR REPLACE INTO checkpoint_writes"
+def agent_of(path: Path) -> Agent:
+    """Return somebody else at work on the file."""
+    return Agent(
+        run=partial(run_sql, path),
+        add=partial(add_threads, path),
+        rows_of=lambda thread_id: [*_rows_of_thread(path, thread_id)],
+        tables=("checkpoints", "checkpoint_writes"),
+        rewrite="INSERT OR REPLACE INTO checkpoint_writes"
         " SELECT * FROM checkpoint_writes WHERE thread_id = 'changed' LIMIT 1",
     )
 
 
-def lost_row(path: Path) -> None:
-    run_sql(
-        path,
-        "DELETE FROM checkpoints WHERE rowid ="
-        " (SELECT MIN(rowid) FROM checkpoints WHERE thread_id = 'changed')",
-    )
-
-
-def new_conversation(path: Path) -> None:
-    add_conversations(path, [ConversationRow(thread_id="changed", age=timedelta(days=90))])
-
-
-def lost_conversation(path: Path) -> None:
-    run_sql(path, "UPDATE conversations SET thread_id = NULL WHERE thread_id = 'changed'")
-
-
-def new_turn(path: Path) -> None:
-    run_sql(
-        path,
-        "INSERT INTO sessions (ts, conversation_id) SELECT '2026-11-30T11:59:00Z', id"
-        " FROM conversations WHERE thread_id = 'changed'",
-    )
-
-
-def new_hold(path: Path) -> None:
-    Hold.objects.create(store="history", thread_id="changed", reason="an audit")
-
-
-def removed_thread(path: Path) -> None:
-    for table in ("checkpoints", "checkpoint_writes"):
-        run_sql(path, f"DELETE FROM {table} WHERE thread_id = 'changed'")
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (new_checkpoint, SkipReason.ACTIVE),
-        (new_write, SkipReason.ACTIVE),
-        (row_in_another_namespace, SkipReason.ACTIVE),
-        (replaced_row, SkipReason.ACTIVE),
-        (lost_row, SkipReason.ACTIVE),
-        (new_turn, SkipReason.ACTIVE),
-        (new_conversation, SkipReason.NAMED),
-        (lost_conversation, SkipReason.NAMED),
-        (new_hold, SkipReason.HELD),
-        (removed_thread, SkipReason.GONE),
-    ],
-    ids=lambda value: getattr(value, "__name__", str(value)),
-)
+@every_change
 def test_a_thread_that_changed_since_the_plan_stays_and_the_other_goes(
-    store: Path, change: Callable[[Path], None], reason: SkipReason
+    store: Path, change: Change, reason: SkipReason
 ) -> None:
-    plan = planned()
-    change(store)
-    changed_rows = _rows_of_thread(store, "changed")
-
-    outcome = services.execute(plan, trigger=Trigger.CODE, vacuum=False)
-
-    assert [thread.thread_id for thread in plan.prunable] == ["still", "changed"]
-    assert outcome.skipped == (SkippedThread(thread_id="changed", reason=reason),)
-    assert (outcome.ending, outcome.removed.thread_count) == (Ending.DONE, 1)
-    assert _rows_of_thread(store, "changed") == changed_rows
-    assert _rows_of_thread(store, "still") == []
+    require_that_only_the_other_goes(agent_of(store), change, reason)
 
 
 @pytest.mark.parametrize(
@@ -153,11 +92,11 @@ def test_a_thread_that_changed_since_the_plan_stays_and_the_other_goes(
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_an_unresumable_thread_that_somebody_needs_again_is_not_reclaimed(
-    written_store: WriteStore, change: Callable[[Path], None], reason: SkipReason
+    written_store: WriteStore, change: Change, reason: SkipReason
 ) -> None:
     path = written_store([ThreadRows(thread_id="changed"), ThreadRows(thread_id="still")])
     plan = services.plan_reclaim("history", now=NOW)
-    change(path)
+    change(agent_of(path))
 
     outcome = services.execute(plan, trigger=Trigger.CODE)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -12,15 +13,24 @@ import pytest
 
 from history_retention import services
 from history_retention.exceptions import StoreBusy
-from history_retention.facts import Ending, Plan, SkipReason
-from history_retention.models import Hold, Sweep
+from history_retention.facts import Ending, SkipReason
+from history_retention.models import Sweep
 from history_retention.outcomes import SkippedThread
-from history_retention.policy import Bounds
 from history_retention.services import Trigger
 from history_retention.stores import open_store
 from history_retention.stores.langgraph_postgres import LangGraphPostgresStore
 from history_retention.stores.postgres import PostgresDatabase
 
+from ..changes import (
+    NAMES,
+    Agent,
+    Change,
+    every_change,
+    new_checkpoint,
+    new_write,
+    planned,
+    require_that_only_the_other_goes,
+)
 from ..store_files import NOW, ThreadRows
 from .stores import NAMING_TABLES, TABLES, add_threads, rows_of, threads_in
 
@@ -41,19 +51,11 @@ def store(database: str) -> str:
     return database
 
 
-NAMES = ("changed", "still")
-
-
 def run_sql(url: str, *statements: str) -> None:
     """Change the store from outside, as its agent or a person would."""
     with psycopg.connect(url, autocommit=True) as connection:
         for statement in statements:
             connection.execute(statement.encode())
-
-
-def planned() -> Plan:
-    """Plan to prune everything idle for thirty days."""
-    return services.plan_prune("history", Bounds(older_than_days=30), now=NOW)
 
 
 def rows_of_thread(url: str, thread_id: str) -> list[str]:
@@ -64,89 +66,23 @@ def rows_of_thread(url: str, thread_id: str) -> list[str]:
     ]
 
 
-def new_checkpoint(url: str) -> None:
-    add_threads(url, [ThreadRows(thread_id="changed", age=timedelta(0), writes=0)])
-
-
-def new_write(url: str) -> None:
-    add_threads(url, [ThreadRows(thread_id="changed", age=timedelta(0), checkpoints=0)])
-
-
-def row_in_another_namespace(url: str) -> None:
-    row = ThreadRows(thread_id="changed", age=timedelta(days=50), namespace="sub:1", writes=0)
-    add_threads(url, [row])
-
-
-def rewritten_row(url: str) -> None:
-    run_sql(
-        url,
-        "UPDATE checkpoints SET checkpoint = checkpoint || '{\"more\": true}'"
+def agent_of(url: str) -> Agent:
+    """Return somebody else at work on the database."""
+    return Agent(
+        run=partial(run_sql, url),
+        add=partial(add_threads, url),
+        rows_of=lambda thread_id: [*rows_of_thread(url, thread_id)],
+        tables=TABLES,
+        rewrite="UPDATE checkpoints SET checkpoint = checkpoint || '{\"more\": true}'"
         " WHERE thread_id = 'changed'",
     )
 
 
-def lost_row(url: str) -> None:
-    run_sql(
-        url,
-        "DELETE FROM checkpoints WHERE checkpoint_id ="
-        " (SELECT MIN(checkpoint_id) FROM checkpoints WHERE thread_id = 'changed')",
-    )
-
-
-def new_turn(url: str) -> None:
-    run_sql(
-        url,
-        "INSERT INTO sessions (ts, conversation_id) SELECT '2026-11-30T11:00Z', id"
-        " FROM conversations WHERE thread_id = 'changed'",
-    )
-
-
-def new_conversation(url: str) -> None:
-    run_sql(url, "INSERT INTO conversations (thread_id) VALUES ('changed')")
-
-
-def lost_conversation(url: str) -> None:
-    run_sql(url, "DELETE FROM conversations WHERE thread_id = 'changed'")
-
-
-def new_hold(_url: str) -> None:
-    Hold.objects.create(store="history", thread_id="changed", reason="needed")
-
-
-def removed_thread(url: str) -> None:
-    run_sql(url, *(f"DELETE FROM {table} WHERE thread_id = 'changed'" for table in TABLES))
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (new_checkpoint, SkipReason.ACTIVE),
-        (new_write, SkipReason.ACTIVE),
-        (row_in_another_namespace, SkipReason.ACTIVE),
-        (rewritten_row, SkipReason.ACTIVE),
-        (lost_row, SkipReason.ACTIVE),
-        (new_turn, SkipReason.ACTIVE),
-        (new_conversation, SkipReason.NAMED),
-        (lost_conversation, SkipReason.NAMED),
-        (new_hold, SkipReason.HELD),
-        (removed_thread, SkipReason.GONE),
-    ],
-    ids=lambda value: getattr(value, "__name__", str(value)),
-)
+@every_change
 def test_a_thread_that_changed_since_the_plan_stays_and_the_other_goes(
-    store: str, change: Callable[[str], None], reason: SkipReason
+    store: str, change: Change, reason: SkipReason
 ) -> None:
-    plan = planned()
-    change(store)
-    changed_rows = rows_of_thread(store, "changed")
-
-    outcome = services.execute(plan, trigger=Trigger.CODE)
-
-    assert {thread.thread_id for thread in plan.prunable} == set(NAMES)
-    assert outcome.skipped == (SkippedThread(thread_id="changed", reason=reason),)
-    assert (outcome.ending, outcome.removed.thread_count) == (Ending.DONE, 1)
-    assert rows_of_thread(store, "changed") == changed_rows
-    assert rows_of_thread(store, "still") == []
+    require_that_only_the_other_goes(agent_of(store), change, reason)
 
 
 def test_an_unresumable_thread_is_reclaimed_and_the_named_ones_stay(store: str) -> None:
@@ -293,14 +229,14 @@ def test_a_trigger_that_ignores_a_delete_leaves_the_thread_whole(store: str) -> 
 
 @pytest.mark.parametrize("change", [new_checkpoint, new_write], ids=lambda each: each.__name__)
 def test_a_row_that_comes_between_the_look_and_the_delete_is_a_busy_store_and_no_fault_of_it(
-    store: str, change: Callable[[str], None]
+    store: str, change: Change
 ) -> None:
     plan = planned()
 
     def remove() -> None:
         with open_store("history") as opened, opened.removing():
             assert opened.rechecked(plan.prunable, plan.naming_mark) == {}
-            change(store)
+            change(agent_of(store))
             opened.remove(plan.prunable)
 
     with pytest.raises(StoreBusy, match="a thread was written to"):
