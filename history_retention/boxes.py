@@ -12,7 +12,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
+from .conf import get_settings
 from .exceptions import StoreBusy
 from .stores.base import Store
 
@@ -53,6 +55,17 @@ class Pace:
     box_seconds: float
     gap_seconds: float
     throttled: Callable[[int], float] = unthrottled
+
+    @classmethod
+    def configured(cls, throttle: Callable[[int], Callable[[int], float]] | None = None) -> Self:
+        """Return what the settings say; ``throttle`` makes of bytes a second what waits."""
+        settings = get_settings()
+        most = settings.max_bytes_per_second
+        return cls(
+            box_seconds=settings.box_seconds,
+            gap_seconds=settings.gap_seconds,
+            throttled=throttle(most) if throttle and most else unthrottled,
+        )
 
 
 class Boxes:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from . import recording, witnesses
 from .exceptions import NoNamingTable
-from .facts import KeepReason, KeptThread, NamedThread, Plan, PlannedThread, State
+from .facts import KeepReason, KeptThread, NamedThread, Plan, PlannedThread, Space, State
+from .models import Sweep
 from .policy import (
     Bounds,
     Choice,
@@ -21,6 +23,9 @@ from .policy import (
 )
 from .ranking import rank
 from .stores.base import Progress, Store
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
 
 Allows = Callable[[NamedThread, datetime], bool]
 
@@ -116,6 +121,31 @@ def _require_a_named_thread(store: Store, choice: Choice) -> None:
             "wrong field or another database, so none was removed. Check CONVERSATIONS of "
             f"{store.alias!r}; if nothing is wrong, pass --force to history_reclaim."
         )
+
+
+def record_of(
+    plan: Plan,
+    *,
+    trigger: Sweep.Trigger,
+    actor: User | None,
+    started_at: datetime,
+    space: Space,
+    batches: Sequence[Sequence[PlannedThread]] = (),
+) -> recording.SweepRecord:
+    """Put the sweep of a plan on record, before its first delete; see ``SweepRecord``."""
+    return recording.SweepRecord(
+        kind=Sweep.Kind.PRUNE if plan.bounds else Sweep.Kind.RECLAIM,
+        database=plan.database,
+        layout=plan.layout,
+        as_of=plan.as_of,
+        trigger=trigger,
+        actor=actor,
+        started_at=started_at,
+        space=space,
+        bounds=recorded_bounds(plan),
+        plan=plan,
+        batches=batches,
+    )
 
 
 def recorded_bounds(plan: Plan) -> dict[str, object]:

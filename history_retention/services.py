@@ -30,14 +30,14 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from . import recording
-from .boxes import Pace, Throttle, unthrottled
+from .boxes import Pace, Throttle
 from .conf import get_settings
 from .exceptions import HistoryRetentionError, LedgerMissing, NoNamingTable, UsageError
 from .facts import Ending, KeepReason, Naming, Plan, Space
 from .measuring import Totals, read, remeasured
 from .models import Sweep
 from .outcomes import Outcome, VacuumResult
-from .planning import plan_with, recorded_bounds
+from .planning import plan_with, record_of
 from .policy import Bounds, Rules
 from .readouts import Readout
 from .remembering import Memory
@@ -222,22 +222,9 @@ def execute(
     is ``Outcome.error``. Raises SweepRunning, LedgerMissing or the store's own error before
     anything was removed.
     """
-    settings = get_settings()
-    limit = settings.max_bytes_per_second
     with open_store(plan.database) as store, store.only_one("sweep"):
         before = store.space()
-        record = recording.SweepRecord(
-            kind=Sweep.Kind.PRUNE if plan.bounds else Sweep.Kind.RECLAIM,
-            database=plan.database,
-            layout=plan.layout,
-            as_of=plan.as_of,
-            trigger=trigger,
-            actor=actor,
-            started_at=clock(),
-            space=before,
-            bounds=recorded_bounds(plan),
-            plan=plan,
-        )
+        record = record_of(plan, trigger=trigger, actor=actor, started_at=clock(), space=before)
 
         swept = Swept()
 
@@ -251,11 +238,7 @@ def execute(
                 sorted(plan.threads, key=attrgetter("thread_id")),
                 swept,
                 naming_mark=plan.naming_mark,
-                pace=Pace(
-                    box_seconds=settings.box_seconds,
-                    gap_seconds=settings.gap_seconds,
-                    throttled=Throttle(limit) if limit else unthrottled,
-                ),
+                pace=Pace.configured(Throttle),
                 protections=lambda ids: recording.protections_among(plan.database, clock(), ids),
                 stop=lambda: stop() or record.is_cancelled(),
                 committed=committed,

@@ -15,7 +15,6 @@ from django.utils import timezone
 
 from . import recording
 from .boxes import Pace
-from .conf import get_settings
 from .facts import Ending, Space
 from .models import Sweep
 from .outcomes import Outcome, Removed, VacuumResult
@@ -137,8 +136,7 @@ def vacuum_incrementally(
 
     ``stop`` is asked between boxes. Fails when the vendor's file does not allow it.
     """
-    settings = get_settings()
-    pace = Pace(box_seconds=settings.box_seconds, gap_seconds=settings.gap_seconds)
+    pace = Pace.configured()
 
     def work(store: Store, before: Space, is_cancelled: Callable[[], bool]) -> _Done:
         refusal, _ = step_refusals(store)

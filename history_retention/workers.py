@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +23,13 @@ from django.db import Error
 from django.utils import timezone
 
 from . import batching, recording
-from .boxes import Pace, unthrottled
-from .conf import get_settings
+from .boxes import Pace
 from .exceptions import HistoryRetentionError, LedgerMissing, SweepRunning, UsageError
 from .facts import Ending, Plan
 from .models import Batch, Sweep
 from .outcomes import Removed
 from .packing import unpacked
-from .planning import recorded_bounds
+from .planning import record_of
 from .stores import open_store
 from .stores.base import Store, parts
 from .sweeping import Swept, sweep
@@ -84,17 +84,12 @@ def hand_over(
         raise UsageError(f"{plan.database}: this plan has no thread to hand to workers.")
     with open_store(plan.database) as store, store.only_one("sweep"):
         threads = sorted(plan.threads, key=attrgetter("thread_id"))
-        record = recording.SweepRecord(
-            kind=Sweep.Kind.PRUNE if plan.bounds else Sweep.Kind.RECLAIM,
-            database=plan.database,
-            layout=plan.layout,
-            as_of=plan.as_of,
+        record = record_of(
+            plan,
             trigger=trigger,
             actor=actor,
             started_at=clock(),
             space=store.space(),
-            bounds=recorded_bounds(plan),
-            plan=plan,
             batches=list(parts(threads, lambda thread: thread, ROWS_A_BATCH)),
         )
         at_once = store.sweeps_side_by_side
@@ -155,8 +150,6 @@ def _sweep_batch(store: Store, shared: Sweep, batch: Batch, clock: Clock) -> Swe
 
     What nobody expected fails this batch alone: the others of the sweep go on.
     """
-    settings = get_settings()
-    limit = settings.max_bytes_per_second
     swept = Swept()
     progress = batching.Progress(batch, clock)
     watch = batching.Watch(batch, clock)
@@ -167,11 +160,7 @@ def _sweep_batch(store: Store, shared: Sweep, batch: Batch, clock: Clock) -> Swe
             unpacked(bytes(batch.threads))[batch.dealt_with :],
             swept,
             naming_mark=shared.naming_mark,
-            pace=Pace(
-                box_seconds=settings.box_seconds,
-                gap_seconds=settings.gap_seconds,
-                throttled=batching.throttled(shared, limit) if limit else unthrottled,
-            ),
+            pace=Pace.configured(partial(batching.throttled, shared)),
             protections=lambda ids: recording.protections_among(store.alias, clock(), ids),
             stop=lambda: watch.is_over() or (time.monotonic() >= until and swept.has_begun),
             committed=lambda: progress.note(swept),

@@ -20,7 +20,6 @@ from ..exceptions import LayoutUnknown, StoreUnreadable
 from ..facts import (
     Awaiting,
     NamedThread,
-    Naming,
     PlannedThread,
     SkipReason,
     StoredThread,
@@ -29,7 +28,7 @@ from . import increments
 from .base import Memory, Progress, parts
 from .dating import Dating
 from .glimpses import glimpsed
-from .naming import NamingSource
+from .namers import NamedStore, Namer
 from .row_scan import weights
 from .scans import (
     Count,
@@ -48,7 +47,7 @@ ROWS_A_LOOKUP = 2_000
 """Rows looked up by key in one statement, or those of one thread that has more."""
 
 
-class CheckpointStore(SQLiteStore):
+class CheckpointStore(NamedStore, SQLiteStore):
     """A SQLite file with the tables of one of LangGraph's savers."""
 
     rows_a_check = 500
@@ -58,15 +57,11 @@ class CheckpointStore(SQLiteStore):
     def __init__(
         self,
         file: SQLiteFile,
-        source: NamingSource,
-        naming: Naming,
-        notes: tuple[str, ...],
+        namer: Namer,
     ) -> None:
+        super().__init__(namer)
         self.alias = file.alias
-        self.naming = naming
-        self.notes = notes
         self._file = file
-        self._source = source
         self._writes = StateTable(
             name=self.writes_table,
             payload=("value",),
@@ -160,10 +155,6 @@ class CheckpointStore(SQLiteStore):
         checkpoints, writes = self._counts([thread_id], weigh=False)[thread_id]
         return self._stored(checkpoints, writes, weighed=False)
 
-    def completed(self, threads: Sequence[NamedThread]) -> Sequence[NamedThread]:
-        """Return the threads with all that their conversations' turns tell."""
-        return self._source.completed(threads)
-
     def weighed(self, threads: Sequence[NamedThread]) -> Iterator[NamedThread]:
         """Return the threads still there, with bytes, their own time and what they await."""
         for part in parts(threads, lambda thread: thread.stored, ROWS_A_LOOKUP):
@@ -182,18 +173,6 @@ class CheckpointStore(SQLiteStore):
                 if stored.thread_id in awaited:
                     stored = replace(stored, awaiting=Awaiting.INTERRUPT)
                 yield replace(thread, stored=stored)
-
-    def conversation_totals(self) -> tuple[int, int, int]:
-        """Return conversations, turns and transcript bytes."""
-        return self._source.totals()
-
-    def names_any(self, thread_ids: Sequence[str]) -> bool:
-        """Ask whoever names the threads."""
-        return self._source.names_any(thread_ids)
-
-    def naming_mark(self) -> int:
-        """Return the newest turn."""
-        return self._source.mark()
 
     def rechecked(
         self, threads: Sequence[PlannedThread], naming_mark: int

@@ -13,7 +13,8 @@ from ..exceptions import UsageError
 from ..facts import Naming
 from .base import Tables
 from .checkpoints import CheckpointStore
-from .naming import ConversationsTable, NamingSource, Nothing
+from .namers import Namer, names_threads
+from .naming import ConversationsTable, Nothing
 from .scans import holds_state_in
 from .sqlite import SQLiteFile
 
@@ -43,16 +44,12 @@ class GauntSlothStore(CheckpointStore):
                 "Gaunt Sloth its table conversations names the threads. Remove the option; "
                 "nothing was touched."
             )
-        if {"id", "thread_id"} <= set(tables.get("conversations", ())):
-            source: NamingSource = ConversationsTable(database, tables, names_empty=False)
-            return cls(database, source, Naming.KNOWN, ())
+        if names_threads(tables):
+            table = ConversationsTable(database, tables, names_empty=False)
+            return cls(database, Namer(source=table))
         lack = "no column thread_id in" if "conversations" in tables else "no table"
-        return cls(
-            database,
-            Nothing(),
-            Naming.BROKEN,
-            (
-                f"{database.alias}: this file has {lack} conversations, so nobody can tell which "
-                "threads can be resumed; none will be pruned or reclaimed.",
-            ),
+        note = (
+            f"{database.alias}: this file has {lack} conversations, so nobody can tell which "
+            "threads can be resumed; none will be pruned or reclaimed."
         )
+        return cls(database, Namer(source=Nothing(), naming=Naming.BROKEN, notes=(note,)))

@@ -22,12 +22,11 @@ from typing import Self
 
 from ..conf import StoreOptions
 from ..exceptions import StoreUnreadable
-from ..facts import Awaiting, NamedThread, Naming, PlannedThread, SkipReason, StoredThread
+from ..facts import Awaiting, NamedThread, PlannedThread, SkipReason, StoredThread
 from . import postgres
 from .base import Progress, Tables, parts
-from .conversation_models import ConversationModels
 from .instants import instant_of_id
-from .naming import NamingSource, Nothing
+from .namers import NamedStore, Namer, namer_of
 from .postgres import PostgresDatabase
 from .postgres_naming import PostgresConversations
 from .postgres_rows import Counts, StateTable, all_counts, counts_of
@@ -46,7 +45,7 @@ PATIENCE_SECONDS = 10.0
 """How long a sweep goes on asking when somebody else has what it needs."""
 
 
-class LangGraphPostgresStore(PostgresStore):
+class LangGraphPostgresStore(NamedStore, PostgresStore):
     """``checkpoints``, ``checkpoint_writes`` and ``checkpoint_blobs``."""
 
     layout = "langgraph_postgres"
@@ -59,15 +58,11 @@ class LangGraphPostgresStore(PostgresStore):
         self,
         database: PostgresDatabase,
         tables: Tables,
-        source: NamingSource,
-        naming: Naming,
-        notes: tuple[str, ...],
+        namer: Namer,
     ) -> None:
+        super().__init__(namer)
         self.alias = database.alias
-        self.naming = naming
-        self.notes = notes
         self._database = database
-        self._source = source
         is_shallow = "checkpoint_id" not in tables["checkpoints"]
         self._checkpoints = StateTable(
             name="checkpoints",
@@ -99,23 +94,10 @@ class LangGraphPostgresStore(PostgresStore):
         options: StoreOptions,
     ) -> Self:
         """Return the store, named by the configured models or by a table beside its own."""
-        if options.conversations:
-            models = ConversationModels(options.conversations)
-            store = cls(database, tables, models, Naming.KNOWN, ())
-            store.named_by = ", ".join(
-                f"{each.model}.{each.thread_field}" for each in options.conversations
-            )
-            return store
-        if {"id", "thread_id"} <= set(tables.get("conversations", ())):
-            table = PostgresConversations(database, tables)
-            store = cls(database, tables, table, Naming.KNOWN, ())
-            store.named_by = "its table conversations"
-            return store
-        note = (
-            f"{database.alias}: nothing here names threads, so none counts as unresumable; set "
-            f"CONVERSATIONS of {database.alias!r} to the model that does."
+        namer = namer_of(
+            database.alias, tables, options, lambda: PostgresConversations(database, tables)
         )
-        return cls(database, tables, Nothing(), Naming.ABSENT, (note,))
+        return cls(database, tables, namer)
 
     def only_one(self, work: str, *, shared: bool = False) -> AbstractContextManager[None]:
         """Hold an advisory lock of the database, against every host."""
@@ -132,10 +114,6 @@ class LangGraphPostgresStore(PostgresStore):
         tables = (self._checkpoints, self._writes)
         threads = self._all_threads(tables, progress, weigh=False)
         return self._source.joined(threads, settled_before)
-
-    def completed(self, threads: Sequence[NamedThread]) -> Sequence[NamedThread]:
-        """Return the threads with all that their conversations' turns tell."""
-        return self._source.completed(threads)
 
     def weighed(self, threads: Sequence[NamedThread]) -> Iterator[NamedThread]:
         """Return the threads still there, with bytes, their own time and what they await."""
@@ -155,18 +133,6 @@ class LangGraphPostgresStore(PostgresStore):
                 told = stored.get(thread.stored.thread_id)
                 if told is not None:
                     yield replace(thread, stored=_updated(told, own, waiting))
-
-    def conversation_totals(self) -> tuple[int, int, int]:
-        """Return conversations, turns and transcript bytes."""
-        return self._source.totals()
-
-    def names_any(self, thread_ids: Sequence[str]) -> bool:
-        """Ask whoever names the threads."""
-        return self._source.names_any(thread_ids)
-
-    def naming_mark(self) -> int:
-        """Return what the source has seen."""
-        return self._source.mark()
 
     @property
     def patience_seconds(self) -> float:

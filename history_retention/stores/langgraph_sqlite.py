@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import Self
 
 from ..conf import StoreOptions
-from ..facts import Naming
 from .base import Tables
 from .checkpoints import CheckpointStore
-from .conversation_models import ConversationModels
-from .naming import ConversationsTable, NamingSource, Nothing
+from .namers import namer_of
+from .naming import ConversationsTable
 from .scans import holds_state_in
 from .sqlite import SQLiteFile
 
@@ -35,25 +34,10 @@ class LangGraphSQLiteStore(CheckpointStore):
         cls, database: SQLiteFile, tables: dict[str, tuple[str, ...]], options: StoreOptions
     ) -> Self:
         """Return the store, named by the configured models or by a table of the file."""
-        source: NamingSource
-        if options.conversations:
-            source = ConversationModels(options.conversations)
-            store = cls(database, source, Naming.KNOWN, ())
-            store.named_by = ", ".join(
-                f"{each.model}.{each.thread_field}" for each in options.conversations
-            )
-            return store
-        if {"id", "thread_id"} <= set(tables.get("conversations", ())):
-            source = ConversationsTable(database, tables, names_empty=True)
-            store = cls(database, source, Naming.KNOWN, ())
-            store.named_by = "its table conversations"
-            return store
-        return cls(
-            database,
-            Nothing(),
-            Naming.ABSENT,
-            (
-                f"{database.alias}: nothing here names threads, so none counts as unresumable; "
-                f"set CONVERSATIONS of {database.alias!r} to the model that does.",
-            ),
+        namer = namer_of(
+            database.alias,
+            tables,
+            options,
+            lambda: ConversationsTable(database, tables, names_empty=True),
         )
+        return cls(database, namer)

@@ -153,8 +153,6 @@ def recorded_work(
     clock: Clock,
 ) -> Iterator[tuple[OpenClawStore, Boxes]]:
     """Hold the store for work that is no sweep of threads, and keep it on record like one."""
-    settings = get_settings()
-    pace = Pace(box_seconds=settings.box_seconds, gap_seconds=settings.gap_seconds)
     with opened(database) as store, store.only_one("sweep"):
         now = clock()
         record = recording.SweepRecord(
@@ -169,7 +167,7 @@ def recorded_work(
             bounds=bounds,
         )
         with record.closing_on_error(clock):
-            yield store, Boxes(store, pace, services.never)
+            yield store, Boxes(store, Pace.configured(), services.never)
         record.finish(Ending.DONE, error="", finished_at=clock(), space=store.space())
 
 
