@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from history_retention.contrib.openclaw import operations
 from history_retention.contrib.openclaw.operations import Deleted
 from history_retention.services import Trigger
@@ -105,4 +107,41 @@ def test_an_entry_deleted_without_its_transcript_leaves_it_where_it_is(
     for name, rows in step["after"].items():
         if name not in ("archives", "files"):
             assert _of(told[name], "cron", "8888") == _of(rows, "cron", "8888")
+    assert is_whole(agent)
+
+
+def test_a_reset_whose_next_entry_keeps_the_old_session_archives_nothing(
+    age: str, agent: Path
+) -> None:
+    old = "77777777-7777-4777-8777-777777777777"
+    new = "77777777-7777-4777-8777-0000000000aa"
+    changes = {"sessionId": new, "updatedAt": 9, "usageFamilySessionIds": [old, new]}
+    before = transcripts(agent)
+
+    done = operations.reset(
+        "history", SCRATCH, trigger=Trigger.CODE, changes=changes, clock=lambda: AT
+    )
+
+    assert (done.archived, dict(done.removed)) == ((), {})
+    assert transcripts(agent)[old][:5] == before[old]
+    assert archived(agent) == {}
+    assert is_whole(agent)
+
+
+@pytest.mark.parametrize("age", ["v23"])
+def test_a_delete_after_a_reset_archives_its_mark_too(agent: Path) -> None:
+    operations.reset("history", SCRATCH, trigger=Trigger.CODE, clock=lambda: AT)
+
+    (deletion,) = delete(SCRATCH).deletions
+
+    assert [archive.event_count for archive in deletion.archived] == [6]
+    assert is_whole(agent)
+
+
+@pytest.mark.parametrize("age", ["v23"])
+def test_a_file_whose_checks_call_octet_length_is_vacuumed(agent: Path) -> None:
+    done = delete("agent:main:main", "agent:main:dashboard:alpha")
+
+    assert (done.outcome.vacuum.ran, done.outcome.error) == (True, "")
+    assert done.outcome.space_after.file_bytes < done.outcome.space_before.file_bytes
     assert is_whole(agent)
