@@ -41,7 +41,7 @@ from .agents import (
 )
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
-KILLS = 10
+KILLS = 5
 
 
 @pytest.fixture
