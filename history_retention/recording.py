@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from django.db import Error, connections, router
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Sum
 
 from . import witnesses
 from .admission import left_behind, outermost, require_no_shared_sweep_beside
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 ROWS_A_WRITE = 500
+MOST_VALUES = 20
+"""Commands and projects that a measurement notes, those with the most bytes first."""
+
 SIGN_OF_LIFE_SECONDS = 1.0
 """How often a sweep asks the ledger whether to go on."""
 
@@ -110,7 +113,7 @@ def forget_threads(database: str, thread_ids: Collection[str]) -> None:
 
 
 def save_measurement(readout: Readout, marks: dict[str, Any]) -> None:
-    """Add the totals of a measuring, and what tells the next one which rows are new.
+    """Add the totals of a measuring, with what the next one and the lists need to know of it.
 
     Forgets leases that ran out along with it.
     """
@@ -135,7 +138,21 @@ def save_measurement(readout: Readout, marks: dict[str, Any]) -> None:
             reclaimable_count=readout.reclaimable.thread_count,
             reclaimable_bytes=readout.reclaimable.byte_count,
             marks=marks,
+            largest_values={
+                name: _largest(readout.database, name) for name in ("command", "project")
+            },
         )
+
+
+def _largest(database: str, name: str) -> list[tuple[str, int]]:
+    """Return the values of a field of the store's threads with the most bytes, and how many."""
+    return list(
+        Thread.objects.filter(store=database)
+        .order_by()
+        .values_list(name)
+        .annotate(total=Sum("byte_count"))
+        .order_by("-total", name)[:MOST_VALUES]
+    )
 
 
 class SweepRecord:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from typing import Any, ClassVar
 
 from django.contrib.admin import ModelAdmin, SimpleListFilter
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
@@ -15,10 +16,8 @@ from django.utils.translation import ngettext
 from ..conf import get_settings
 from ..models import Measurement, Thread
 from ..models.ledger import STATE_CHOICES
+from ..recording import MOST_VALUES
 from .words import readable
-
-MOST_VALUES = 20
-"""Values offered by a filter over free text, those with the most bytes first."""
 
 IDLE_DAYS = (7, 30, 90, 365)
 
@@ -58,18 +57,19 @@ class StateFilter(SimpleListFilter):
 
 
 class _TextFilter(SimpleListFilter):
-    """Values of a text field that take the most space."""
+    """Values of a text field that took the most space when the stores were last measured.
+
+    To sum them up here would read all threads for every page.
+    """
 
     field: ClassVar[str]
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Lookups:
-        largest = (
-            Thread.objects.order_by()
-            .values_list(self.field)
-            .annotate(total=Sum("byte_count"))
-            .order_by("-total", self.field)[:MOST_VALUES]
-        )
-        values = [value for value, _total in largest]
+        totals: Counter[str] = Counter()
+        for store in get_settings().stores:
+            noted = Measurement.objects.filter(store=store).values_list("largest_values", flat=True)
+            totals.update(dict((noted.first() or {}).get(self.field, ())))
+        values = [value for value, _total in totals.most_common(MOST_VALUES)]
         asked = self.used_parameters.get(self.parameter_name or "")
         if asked is not None and asked not in values:
             values.append(asked)

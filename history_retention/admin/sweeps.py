@@ -22,7 +22,7 @@ from ..models import Sweep
 from .base import OperationsAdmin, errors_as_messages, outside_transactions, signed_in
 from .columns import RecordMedia, count, size, size_in_full
 from .filters import StoreFilter
-from .words import cell, grouped
+from .words import badge, grouped
 
 PERMISSIONS = {
     Sweep.Kind.PRUNE: "prune_thread",
@@ -74,7 +74,7 @@ class SweepAdmin(OperationsAdmin[Sweep]):
 
     @admin.display(description=_("outcome"), ordering="ending")
     def outcome(self, sweep: Sweep) -> SafeString:
-        return cell("ending", ending=sweep.ending, word=sweep.get_ending_display())
+        return badge(sweep.ending, sweep.get_ending_display())
 
     @admin.display(description=_("bounds"))
     def bounds_given(self, sweep: Sweep) -> str:

@@ -12,14 +12,19 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet, TextField
 from django.db.models.functions import Cast
 from django.http import HttpRequest, HttpResponse
+from django.template.defaultfilters import filesizeformat, truncatechars
+from django.utils.formats import number_format
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
+from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from ..conf import get_settings
 from ..exceptions import UsageError
 from ..models import Hold, Sweep, Thread
+from ..models.ledger import STATE_CHOICES
 from ..words import shortened
 from .base import errors_as_messages, outside_transactions
 from .confirming import Operation, confirm
@@ -28,8 +33,9 @@ from .filters import CommandFilter, IdleFilter, ProjectFilter, StateFilter, Stor
 from .operations import StoreOperations
 from .pruning import plan_selections, selections
 from .totals import StoreTotals, totals_of
-from .words import cell, grouped, readable, thread_name
+from .words import badge, cell, grouped, quiet, readable, shown_shortened, thread_name
 
+STATE_WORDS = dict(STATE_CHOICES)
 MOST_CONVERSATIONS = 3
 """Conversation ids named in the list; a thread's own page names them all."""
 
@@ -169,11 +175,15 @@ class ThreadAdmin(StoreOperations):
     @admin.display(description=gettext_lazy("conversations"))
     def conversations(self, thread: Thread) -> SafeString:
         named = thread.conversation_ids
-        return cell(
-            "conversations",
-            ids=[shortened(readable(str(each))) for each in named[:MOST_CONVERSATIONS]],
-            more=max(0, len(named) - MOST_CONVERSATIONS),
-            label=thread.label,
+        if not named:
+            return quiet(_("none"))
+        first = ", ".join(shortened(readable(str(each))) for each in named[:MOST_CONVERSATIONS])
+        more = len(named) - MOST_CONVERSATIONS
+        return format_html(
+            "{}{}{}",
+            first,
+            quiet(_("and %(more)s more") % {"more": more}) if more > 0 else "",
+            quiet(truncatechars(thread.label, 60), on_a_line=True) if thread.label else "",
         )
 
     @admin.display(description=gettext_lazy("command"), ordering="command")
@@ -182,7 +192,7 @@ class ThreadAdmin(StoreOperations):
 
     @admin.display(description=gettext_lazy("project"), ordering="project")
     def project_name(self, thread: Thread) -> SafeString:
-        return cell("path", whole=thread.project, short=shortened(thread.project))
+        return shown_shortened(thread.project, "history-path")
 
     @admin.display(description=gettext_lazy("checkpoints"), ordering="checkpoint_count")
     def checkpoints(self, thread: Thread) -> str:
@@ -191,17 +201,33 @@ class ThreadAdmin(StoreOperations):
     @admin.display(description=gettext_lazy("size"), ordering="byte_count")
     def size(self, thread: Thread) -> SafeString:
         store_bytes = getattr(thread, "store_bytes", 0)
-        share = 100 * thread.byte_count / store_bytes if store_bytes else None
-        return cell("size", bytes=thread.byte_count, store_bytes=store_bytes, share=share)
+        if not store_bytes:
+            return format_html("{}", filesizeformat(thread.byte_count))
+        percent = number_format(round(100 * thread.byte_count / store_bytes, 1), 1)
+        return format_html(
+            '{} <span class="history-share"><meter min="0" max="{}" value="{}" aria-hidden="true">'
+            "</meter>{}</span>",
+            filesizeformat(thread.byte_count),
+            store_bytes,
+            thread.byte_count,
+            quiet(_("%(percent)s %%") % {"percent": percent}),
+        )
 
     @admin.display(description=gettext_lazy("last activity"), ordering="last_activity")
     def activity(self, thread: Thread) -> SafeString:
-        at = thread.last_activity
-        return cell("activity", at=at, ago=at and timesince(at, depth=1))
+        if thread.last_activity is None:
+            return quiet(_("unknown"))
+        at = localtime(thread.last_activity)
+        return format_html(
+            '<time datetime="{}">{}</time>{}',
+            at.isoformat(timespec="seconds"),
+            f"{at:%Y-%m-%d %H:%M}",
+            quiet(_("%(ago)s ago") % {"ago": timesince(at, depth=1)}, on_a_line=True),
+        )
 
     @admin.display(description=gettext_lazy("state"), ordering="state")
     def state_name(self, thread: Thread) -> SafeString:
-        return cell("state", state=thread.state, word=thread.get_state_display())
+        return badge(thread.state or "untold", STATE_WORDS.get(thread.state, thread.state))
 
     @admin.display(description=gettext_lazy("thread"))
     def whole_id(self, thread: Thread) -> SafeString:

@@ -8,7 +8,10 @@ from typing import Any
 
 from django.template.defaultfilters import filesizeformat
 from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils.formats import number_format
+from django.utils.functional import Promise
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -33,8 +36,29 @@ def thread_name(thread_id: str, digest: str = "") -> SafeString:
 
     With ``digest``, a link to the thread's own page.
     """
-    whole = readable(thread_id)
-    return cell("name", whole=whole, short=shortened(whole), digest=digest)
+    name = shown_shortened(readable(thread_id), "history-id")
+    if not digest:
+        return name
+    address = reverse("admin:history_retention_thread_change", args=[digest])
+    return format_html('<a href="{}">{}</a>', address, name)
+
+
+def shown_shortened(whole: str, kind: str) -> SafeString:
+    """Return a text for a table: short, in an order of its own, the whole of it in its title."""
+    short = shortened(whole)
+    if short == whole:
+        return format_html('<bdi class="{}">{}</bdi>', kind, short)
+    return format_html('<bdi class="{}" title="{}">{}</bdi>', kind, whole, short)
+
+
+def quiet(text: str, *, on_a_line: bool = False) -> SafeString:
+    """Return a text for a table cell that says more about what stands before it."""
+    return format_html(' <span class="quiet{}">{}</span>', " history-line" * on_a_line, text)
+
+
+def badge(value: str, word: str | Promise) -> SafeString:
+    """Return a word for a table that a colour goes with."""
+    return format_html('<span class="history-badge history-{}">{}</span>', value, word)
 
 
 def counted_threads(count: int) -> str:

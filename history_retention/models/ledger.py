@@ -113,6 +113,11 @@ class Measurement(models.Model):
     marks = models.JSONField(
         default=dict, editable=False, help_text="What tells the next one which rows are new."
     )
+    largest_values = models.JSONField(
+        default=dict,
+        editable=False,
+        help_text="The commands and projects with the most bytes: lists of value and bytes.",
+    )
 
     class Meta:
         verbose_name = _("measurement")

@@ -16,7 +16,7 @@ from history_retention import services
 from history_retention.models import Sweep, Thread
 
 from ..conftest import WriteStore
-from ..store_files import NOW, ThreadRows
+from ..store_files import NOW, ConversationRow, ThreadRows
 from .conftest import Keys, SignIn
 from .pages import MEASURE, THREADS, listed, page_of, prune, text_of
 
@@ -184,6 +184,31 @@ def test_a_threads_page_shows_all_of_it_and_changes_nothing(
     assert "Thread: large" in text
     assert f"({thread.byte_count:,} bytes)" in text
     assert client.post(page_of(key), {"project": "mine"}).status_code == 403
+
+
+def test_commands_and_projects_are_offered_by_their_bytes_when_measured_without_summing_them_up(
+    written_store: WriteStore, superuser: Client
+) -> None:
+    written_store(
+        [ThreadRows(thread_id=f"t{number:02}", size=1_000 + number) for number in range(25)]
+        + [ThreadRows(thread_id="huge", size=90_000)],
+        [
+            ConversationRow(thread_id=f"t{number:02}", command="ask", project=f"/srv/{number:02}")
+            for number in range(25)
+        ]
+        + [ConversationRow(thread_id="huge", command="code", project="/srv/00")],
+    )
+    services.measure("history", now=NOW)
+    with CaptureQueriesContext(connection) as queries:
+        page = superuser.get(THREADS)
+    *_, commands, projects = page.context["cl"].filter_specs
+
+    assert [value for value, _ in commands.lookup_choices] == ["code", "ask"]
+    assert [value for value, _ in projects.lookup_choices] == [
+        "/srv/00",
+        *(f"/srv/{number:02}" for number in range(24, 5, -1)),
+    ]
+    assert not [each for each in queries.captured_queries if "SUM(" in each["sql"]]
 
 
 @pytest.mark.parametrize("query", ["", "?all=", "?q=thread", "?state=resumable&idle=7"])
