@@ -18,6 +18,8 @@ import pytest
 from .sites import ENDING, REMOVED, SKIPPED, Site, is_listening, started, wait_for
 from .store_files import ThreadRows, threads_in, write_store
 
+pytestmark = pytest.mark.endurance
+
 THREADS = [ThreadRows(thread_id=f"t{number:04}") for number in range(250)]
 BROKERS = {"files": "filesystem://"}
 if is_listening(6379):

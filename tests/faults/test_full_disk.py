@@ -27,6 +27,8 @@ from ..store_files import ThreadRows, rows_of, threads_in, write_store
 from .children import command, started
 from .commands import PRUNE, READOUT, STEPS, VACUUM, sentence
 
+pytestmark = pytest.mark.endurance
+
 DISK_BYTES = 24 * 1024 * 1024
 LARGEST_FILE = 1_500_000
 """Enough for the ledger, and too little for the store or the journal of its large thread."""

@@ -25,6 +25,8 @@ from ..store_files import ThreadRows, rows_of, write_store
 from .children import PATIENCE_SECONDS, started, sweep
 from .commands import PRUNE, STEPS, sweeps_in
 
+pytestmark = pytest.mark.endurance
+
 Journal = Literal["delete", "wal"]
 MODES = pytest.mark.parametrize("journal_mode", ["delete", "wal"])
 

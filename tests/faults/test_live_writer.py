@@ -18,6 +18,8 @@ from ..conftest import WriteStore
 from ..store_files import ThreadRows, add_threads
 from .commands import PRUNE, READOUT
 
+pytestmark = pytest.mark.endurance
+
 MODES = pytest.mark.parametrize("journal_mode", ["delete", "wal"])
 THREADS = {5: 3_000, 2: 12_000, 0: 1_500}
 """How many threads go, by the seconds that the agent waits: one transaction of 12,000 holds the

@@ -14,6 +14,8 @@ from ..store_files import ThreadRows, threads_in, write_store
 from .children import Child, go_on, started, sweep
 from .commands import PRUNE, RECLAIM, VACUUM, sentence, sweeps_in
 
+pytestmark = pytest.mark.endurance
+
 MODES = pytest.mark.parametrize("journal_mode", ["delete", "wal"])
 THREADS = [ThreadRows(thread_id=f"t{number:02}", checkpoints=2, writes=3) for number in range(40)]
 

@@ -29,6 +29,8 @@ from django.conf import settings
 settings.DATABASES["default"]["OPTIONS"]["timeout"] = {ledger_timeout}
 django.setup()
 from history_retention.guard import lease
+
+pytestmark = pytest.mark.endurance
 with lease("open"):
     print("in", flush=True)
     sys.stdin.readline()

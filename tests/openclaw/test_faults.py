@@ -431,6 +431,7 @@ def test_either_journal_mode_and_a_log_left_by_a_crash(
     assert is_whole(empty)
 
 
+@pytest.mark.endurance
 def test_a_killed_delete_leaves_rows_or_a_readable_archive_of_every_session(
     empty: Path, ledger: Path
 ) -> None:
@@ -498,6 +499,7 @@ def _started(words: Sequence[str], store: Path, ledger: Path) -> subprocess.Pope
 NAMES = st.sampled_from([f"s{number}" for number in range(7)])
 
 
+@pytest.mark.endurance
 @settings(
     max_examples=25,
     deadline=None,

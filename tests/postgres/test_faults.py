@@ -27,7 +27,7 @@ from .server import in_database
 from .stores import TABLES, add_threads, rows_of, threads_in
 from .test_sweeping import run_sql
 
-pytestmark = pytest.mark.django_db(databases=["default", "history"])
+pytestmark = [pytest.mark.django_db(databases=["default", "history"]), pytest.mark.endurance]
 
 MANY = 400
 PRUNE = ("history_prune", "--all", "--no-input")

@@ -18,7 +18,7 @@ from history_retention.stores.checkpoints import CheckpointStore
 from ..store_files import threads_in
 from .sharing import handed, work_on
 
-pytestmark = pytest.mark.django_db(databases=["default", "history"])
+pytestmark = [pytest.mark.django_db(databases=["default", "history"]), pytest.mark.endurance]
 
 
 def fail_once(
