@@ -13,8 +13,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import F, QuerySet, Value
-from django.db.models.functions import Greatest
+from django.db.models import DurationField, ExpressionWrapper, F, QuerySet, Value
+from django.db.models.functions import Coalesce, Greatest, Now
 
 from .facts import Ending
 from .models import Batch, Sweep
@@ -25,6 +25,10 @@ from .sweeping import Swept
 
 SILENCE = timedelta(seconds=60)
 """How long a worker that cannot be looked at may be silent before its batch is taken again."""
+
+LONG_SILENCE = timedelta(hours=1)
+"""How long nobody may be at a shared sweep until its messages count as lost: a worker whose store
+or ledger is away asks again every ten minutes at least."""
 
 _mine: set[int] = set()
 """The batches that this process is at work on, in whichever thread."""
@@ -144,18 +148,43 @@ def tell(batch: Batch, refusal: str) -> None:
 
 
 def throttled(sweep: Sweep, bytes_per_second: int) -> Callable[[int], float]:
-    """Return what holds all workers of the sweep together to so many bytes a second."""
+    """Return what holds all workers of the sweep together to so many bytes a second.
+
+    The clock is that of the ledger's database, which is one for all hosts.
+    """
+    free_at = Greatest(Coalesce(F("paced_until"), Now()), Now())
+    left = ExpressionWrapper(F("paced_until") - Now(), output_field=DurationField())
 
     def wait(byte_count: int) -> float:
-        now = time.time()
-        seconds = byte_count / bytes_per_second
+        mine = Sweep.objects.filter(pk=sweep.pk)
         with ledger():
-            mine = Sweep.objects.filter(pk=sweep.pk)
-            mine.update(paced_until=Greatest(F("paced_until"), Value(now)) + seconds)
-            until = mine.values_list("paced_until", flat=True).first()
-        return (until or now) - now
+            mine.update(paced_until=free_at + timedelta(seconds=byte_count / bytes_per_second))
+            until = mine.values_list(left, flat=True).first()
+        return max(0.0, until.total_seconds()) if until else 0.0
 
     return wait
+
+
+def silent(store: str, now: datetime) -> QuerySet[Sweep]:
+    """Return the shared sweep of the store that nobody was at for long, unless it was resumed."""
+    since = now - LONG_SILENCE
+    return (
+        going_on()
+        .filter(store=store, resumed_at=None, started_at__lt=since)
+        .exclude(batches__noted_at__gte=since)
+    )
+
+
+def claim_resume(sweep: Sweep, now: datetime) -> bool:
+    """Note that the sweep is told of again, unless somebody else was faster."""
+    unclaimed = Sweep.objects.filter(pk=sweep.pk, resumed_at=None)
+    return bool(unclaimed.update(resumed_at=now))
+
+
+def give_up_resume(sweep: Sweep) -> None:
+    """Leave the telling to whoever comes next."""
+    with ledger():
+        Sweep.objects.filter(pk=sweep.pk).update(resumed_at=None)
 
 
 def ended(sweep: Sweep, now: datetime) -> Ending | None:

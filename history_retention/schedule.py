@@ -118,11 +118,29 @@ def _measure(alias: str, *, now: datetime) -> Counts:
 
 
 def _reclaim(alias: str, *, now: datetime, parallel: bool = False) -> Counts:
+    if resumed := _resumed(alias, now):
+        return resumed
     return _remove(services.plan_reclaim(alias, now=now), parallel=parallel)
 
 
 def _prune(alias: str, *, bounds: Bounds, now: datetime, parallel: bool = False) -> Counts:
+    if resumed := _resumed(alias, now):
+        return resumed
     return _remove(services.plan_prune(alias, bounds, now=now), parallel=parallel)
+
+
+def _resumed(alias: str, now: datetime) -> Counts:
+    """Resume a sweep whose messages were lost, before another one of the store is thought of."""
+    sweep = workers.resume_silent(alias, now=now)
+    if sweep is None:
+        return {}
+    logger.warning(
+        "%s: nobody was at sweep %s for an hour, so its workers were told of it again; nothing "
+        "else was begun",
+        alias,
+        sweep.pk,
+    )
+    return {"resumed_sweep_id": sweep.pk}
 
 
 def _remove(plan: Plan, *, parallel: bool) -> Counts:

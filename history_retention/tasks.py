@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
 
-from . import schedule, workers
+from . import broker, schedule, workers
 from .exceptions import HistoryRetentionError, UsageError
 from .options import Section, text_or_none, truth, whole_number_or_none
 from .policy import Bounds
@@ -80,7 +80,7 @@ def prune(
 
 
 @task(
-    workers.TASK,
+    broker.TASK,
     acks_late=True,
     reject_on_worker_lost=True,
     autoretry_for=(HistoryRetentionError, ImproperlyConfigured),
@@ -92,7 +92,7 @@ def sweep_batch(sweep_id: int) -> schedule.Counts:
     """Take one batch of a sweep that workers share; who is killed in it gets it back."""
     worked = workers.work(sweep_id)
     if worked.again_seconds is not None:
-        workers.send(sweep_id, seconds=worked.again_seconds)
+        broker.send(sweep_id, seconds=worked.again_seconds)
     return {
         "removed_threads": worked.removed.thread_count,
         "removed_bytes": worked.removed.byte_count,

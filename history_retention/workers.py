@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.db import Error
 from django.utils import timezone
 
 from . import batching, recording
 from .boxes import Pace
+from .broker import require_celery, send
 from .exceptions import HistoryRetentionError, LedgerMissing, SweepRunning, UsageError
 from .facts import Ending, Plan
 from .models import Batch, Sweep
@@ -38,7 +39,6 @@ from .vacuuming import not_vacuumed, vacuum_after
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-TASK = "history_retention.sweep_batch"
 ROWS_A_BATCH = 20_000
 AGAIN_SECONDS = 15.0
 """When to ask again for a batch whose owner cannot be told from a dead one yet."""
@@ -76,10 +76,11 @@ def hand_over(
     """Put the plan in the ledger, batch by batch, and tell the workers; return its sweep.
 
     Raises SweepRunning while another sweep of the store is at work, UsageError without Celery or
-    without a thread, and HistoryRetentionError when the broker cannot be reached: then nothing
-    will be removed.
+    without a thread, and HistoryRetentionError when the broker cannot be reached: then the sweep is
+    cancelled. A worker that was told before the broker failed ends after the threads it is at;
+    nothing else is removed, and what was is on record.
     """
-    _celery()
+    require_celery()
     if not plan.threads:
         raise UsageError(f"{plan.database}: this plan has no thread to hand to workers.")
     with open_store(plan.database) as store, store.only_one("sweep"):
@@ -235,6 +236,23 @@ def cancel(sweep_id: int, *, now: datetime) -> Sweep:
     return Sweep.objects.get(pk=sweep_id)
 
 
+def resume_silent(database: str, *, now: datetime) -> Sweep | None:
+    """Tell the workers once again of a shared sweep of the store that nobody seems to be at.
+
+    Returns it, or None: there is none, or it was told of again before and is still silent, which
+    is for a person to look at.
+    """
+    with recording.ledger():
+        silent = batching.silent(database, now).first()
+        if silent is None or not batching.claim_resume(silent, now):
+            return None
+    try:
+        return resume(silent.pk)
+    except BaseException:
+        batching.give_up_resume(silent)
+        raise
+
+
 def resume(sweep_id: int) -> Sweep:
     """Tell the workers again of a shared sweep whose messages were lost; return the sweep."""
     with recording.ledger():
@@ -245,48 +263,3 @@ def resume(sweep_id: int) -> Sweep:
         at_once = store.sweeps_side_by_side
     send(shared.pk, message_count=shared.batches.open().count() if at_once else 1)
     return shared
-
-
-def send(sweep_id: int, *, message_count: int = 1, seconds: float = 0) -> None:
-    """Send the workers messages that are due in so many seconds.
-
-    Raises UsageError without Celery, HistoryRetentionError when its broker cannot be reached.
-    """
-    celery = _celery()
-    try:
-        for _ in range(message_count):
-            celery.send_task(TASK, args=[sweep_id], countdown=seconds, retry=False)
-    except Exception as error:  # each broker's client has errors of its own
-        raise HistoryRetentionError(
-            f"Celery's broker cannot be reached ({error}), so sweep {sweep_id} was not handed over."
-            " Start it, or check the broker's address, and run this again."
-        ) from error
-
-
-def require_workers() -> None:
-    """Raise UsageError when no message could reach a worker of another process."""
-    try:
-        driver = _celery().connection().transport.driver_type
-    except Exception as error:
-        raise UsageError(
-            f"Celery's broker_url cannot be used ({error}): correct it, or leave the sweep to this "
-            "process."
-        ) from error
-    if driver == "memory":
-        raise UsageError(
-            "Celery's broker is memory://, which no other process can read, so no worker would "
-            "ever hear of this sweep: set broker_url to a real broker, or leave the sweep to this "
-            "process."
-        )
-
-
-def _celery() -> Any:
-    """Return the Celery application that is configured."""
-    try:
-        from celery import current_app
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "Handing a sweep to workers needs Celery, which is not installed: run `python -m pip "
-            "install 'django-history-retention[celery]'`, or leave the sweep to this process."
-        ) from error
-    return current_app

@@ -8,7 +8,7 @@ import pytest
 from celery import Celery
 from django.utils import timezone
 
-from history_retention import services, workers
+from history_retention import broker, services, workers
 from history_retention.models import Sweep
 from history_retention.services import Trigger
 from project.celery import app
@@ -33,7 +33,7 @@ def store(written_store: WriteStore) -> Path:
 def messages(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Take a broker that other processes can read for granted; keep what it would carry."""
     sent: list[int] = []
-    monkeypatch.setattr(workers, "require_workers", lambda: None)
+    monkeypatch.setattr(broker, "require_workers", lambda: None)
     monkeypatch.setattr(app, "send_task", lambda _name, *, args, **_options: sent.append(args[0]))
     return sent
 

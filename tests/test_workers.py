@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
@@ -13,7 +14,7 @@ import pytest
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
-from history_retention import batching, recording, services, workers
+from history_retention import batching, broker, recording, services, workers
 from history_retention.exceptions import HistoryRetentionError, SweepRunning, UsageError
 from history_retention.facts import Plan
 from history_retention.models import Batch, Hold, Sweep, Thread
@@ -38,7 +39,7 @@ def messages(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, float]]:
     sent: list[tuple[int, float]] = []
 
     def send_task(name: str, *, args: list[int], countdown: float, retry: bool) -> None:
-        assert (name, retry) == (workers.TASK, False)
+        assert (name, retry) == (broker.TASK, False)
         sent.append((args[0], countdown))
 
     monkeypatch.setattr(app, "send_task", send_task)
@@ -324,3 +325,16 @@ def test_workers_are_held_together_to_the_bytes_allowed(store: Path) -> None:
     waits = [first(2_000_000), second(3_000_000), first(0)]
 
     assert [round(seconds, -2) for seconds in waits] == [2_000, 5_000, 5_000]
+
+
+def test_the_clock_of_a_host_does_not_count_for_the_bytes_allowed(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = batching.throttled(handed(), 1_000)
+    waits = [waiting(2_000_000)]
+    tomorrow = time.time() + 86_400
+    monkeypatch.setattr(time, "time", lambda: tomorrow)
+
+    waits.append(waiting(3_000_000))
+
+    assert [round(seconds, -2) for seconds in waits] == [2_000, 5_000]

@@ -23,7 +23,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from .. import services, workers
+from .. import broker, services, workers
 from ..conf import get_settings
 from ..exceptions import UsageError
 from ..facts import Ending, Plan, SkipReason
@@ -203,7 +203,7 @@ def _hand_over(
     """Leave the removal to Celery workers, and say where to follow it."""
     user = signed_in(request)
     try:
-        workers.require_workers()
+        broker.require_workers()
         sweep = workers.hand_over(plan, trigger=Sweep.Trigger.ADMIN, actor=user)
     except REFUSALS as error:
         model_admin.message_user(request, str(error), messages.ERROR)

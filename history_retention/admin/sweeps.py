@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from .. import workers
+from .. import broker, workers
 from ..facts import Ending
 from ..models import Sweep
 from .base import OperationsAdmin, errors_as_messages, outside_transactions, signed_in
@@ -203,5 +203,5 @@ def may_be_resumed(sweep: Sweep) -> bool:
 
 
 def _tell_again(pk: int) -> None:
-    workers.require_workers()
+    broker.require_workers()
     workers.resume(pk)

@@ -198,8 +198,13 @@ class Sweep(models.Model):
         default=0, editable=False, help_text=_("What the plan had seen of the naming tables.")
     )
     cancelled_at = models.DateTimeField(_("cancelled"), null=True, blank=True)
-    paced_until = models.FloatField(
-        default=0, editable=False, help_text=_("When the next removal is allowed; Unix time.")
+    resumed_at = models.DateTimeField(
+        null=True, editable=False, help_text=_("When a schedule told the workers of it again.")
+    )
+    paced_until = models.DateTimeField(
+        null=True,
+        editable=False,
+        help_text=_("When the next removal is allowed, by the clock of this database."),
     )
     process = models.CharField(
         max_length=255, blank=True, editable=False, help_text=_("Who is at work on it.")

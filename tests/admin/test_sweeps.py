@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from history_retention import services, workers
+from history_retention import broker, services, workers
 from history_retention.models import Sweep
 from history_retention.services import Trigger
 from project.celery import app
@@ -43,7 +43,7 @@ def page_of(sweep: Sweep, name: str = "change") -> str:
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Take a broker that other processes can read for granted; keep what it would carry."""
     messages: list[int] = []
-    monkeypatch.setattr(workers, "require_workers", lambda: None)
+    monkeypatch.setattr(broker, "require_workers", lambda: None)
     monkeypatch.setattr(app, "send_task", lambda _n, *, args, **_o: messages.append(args[0]))
     return messages
 

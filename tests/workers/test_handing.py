@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from history_retention import services, workers
+from history_retention import services
+from history_retention.broker import require_workers
 from history_retention.exceptions import HistoryRetentionError, UsageError
 from history_retention.models import Sweep
 from history_retention.services import Trigger
@@ -60,4 +61,4 @@ def test_a_broker_that_cannot_be_is_a_sentence_before_anything_is_planned(
     monkeypatch.setitem(app.conf, "broker_url", broker)
 
     with pytest.raises(UsageError, match=sentence):
-        workers.require_workers()
+        require_workers()

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from ... import services, workers
+from ... import broker, services, workers
 from ...exceptions import UsageError
 from ...facts import Ending, Plan
 from ...models import Sweep
@@ -57,7 +57,7 @@ class SweepCommand(DestructiveCommand):
         handed_over = _flags.switch("--celery", options["celery"])
         if handed_over:
             _require_no_vacuum_wish(vacuum)
-            workers.require_workers()
+            broker.require_workers()
         with self.watched() as progress:
             plan = planning(progress=progress)
         self.note(plan.notes)

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.utils import timezone
 
-from ... import workers
+from ... import broker, workers
 from ...exceptions import UsageError
 from ...facts import Ending
 from ...models import Sweep
@@ -45,7 +45,7 @@ class Command(TellingCommand):
         if cancel:
             sweeps = [workers.cancel(cancel, now=timezone.now())]
         elif resume:
-            workers.require_workers()
+            broker.require_workers()
             sweeps = [workers.resume(resume)]
         else:
             with ledger():
