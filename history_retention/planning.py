@@ -48,13 +48,16 @@ def plan_with(
 
     def confirmed(chosen: Sequence[NamedThread], allows: Allows) -> Iterator[PlannedThread]:
         nonlocal left
-        for thread in store.weighed(chosen if limit is None else sorted(chosen, key=rank)):
-            left -= 1
+        in_turn = chosen if limit is None else sorted(chosen, key=rank)
+        behind, waiting = left - len(in_turn), iter(in_turn)
+        for thread in store.weighed(in_turn):
+            left -= _passed(waiting, thread)
             if thread.last_activity is None:
                 thread_id = thread.stored.thread_id
                 kept.append(KeptThread(thread_id=thread_id, reason=KeepReason.UNKNOWN_AGE))
             elif allows(thread, thread.last_activity):
                 yield _planned(thread, thread.last_activity, rules)
+        left = behind
 
     def in_bounds(thread: NamedThread, activity: datetime) -> bool:
         if rules.bounds is None or not rules.bounds.old_enough(activity, rules.now):
@@ -92,6 +95,14 @@ def plan_with(
         excluded=rules.excluded,
         unmatched_exclusions=tuple(sorted(choice.unmatched_exclusions)),
     )
+
+
+def _passed(waiting: Iterator[NamedThread], thread: NamedThread) -> int:
+    """Go on to the thread; count it, and those before it that are gone since they were chosen."""
+    for count, chosen in enumerate(waiting, 1):
+        if chosen.stored.thread_id == thread.stored.thread_id:
+            return count
+    return 0
 
 
 def _reason_to_keep(thread: NamedThread, rules: Rules, bounds: Bounds) -> KeepReason | None:

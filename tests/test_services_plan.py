@@ -148,6 +148,29 @@ def test_a_limit_takes_the_longest_idle_and_prunable_ones_first(
     assert plan.left_by_limit == left
 
 
+@pytest.mark.parametrize(
+    ("gone", "expected", "left"), [("c", ["b"], 1), ("b", ["c"], 2), ("a", ["c"], 2)]
+)
+def test_threads_that_go_while_a_plan_is_made_are_left_by_no_limit_once_it_came_to_them(
+    written_store: WriteStore, gone: str, expected: list[str], left: int
+) -> None:
+    """From the one longest idle: whoever stands before the last one taken was looked at."""
+    path = written_store(*named(40 * DAY, 50 * DAY, 60 * DAY))
+
+    def lose_one(verb: str, done: int, _total: int) -> None:
+        if (verb, done) == ("choosing", 2):
+            for table in ("checkpoints", "checkpoint_writes"):
+                with closing(sqlite3.connect(path)) as agent, agent:
+                    agent.execute(f"DELETE FROM {table} WHERE thread_id = ?", (gone,))
+
+    plan = services.plan_prune(
+        "history", Bounds(older_than_days=30), now=NOW, limit=1, progress=lose_one
+    )
+
+    assert [t.thread_id for t in plan.threads] == expected
+    assert plan.left_by_limit == left
+
+
 def test_a_limit_is_not_used_up_by_threads_that_turn_out_younger_than_their_ids(
     written_store: WriteStore,
 ) -> None:

@@ -145,7 +145,7 @@ class Store(ABC):
 
     @abstractmethod
     def weighed(self, threads: Sequence[NamedThread]) -> Iterator[NamedThread]:
-        """Return those still there, with bytes, and dated by their newest row's own time too.
+        """Return those still there, in their order, with bytes and dated by their own time too.
 
         Tells also what an unfinished thread awaits.
         """
