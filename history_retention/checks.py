@@ -42,6 +42,7 @@ def check_settings(**_kwargs: object) -> list[CheckMessage]:
         )
     for options in stores.values():
         messages += _alias_messages(options)
+        messages += _schema_messages(options)
         messages += _layout_messages(options)
         for source in options.conversations:
             messages += _source_messages(options, source)
@@ -72,6 +73,17 @@ def _alias_messages(options: StoreOptions) -> Iterator[CheckMessage]:
             f"{SETTING}['STORES'][{alias!r}]['READ_DATABASE'] is {replica!r}, {reason}.",
             f'"READ_DATABASE": the alias of a replica of {alias!r} in PostgreSQL',
             "E011",
+        )
+
+
+def _schema_messages(options: StoreOptions) -> Iterator[CheckMessage]:
+    alias = options.alias
+    if options.schema and is_database(alias) and "sqlite" in connections.settings[alias]["ENGINE"]:
+        yield an_error(
+            f"{SETTING}['STORES'][{alias!r}]['SCHEMA'] is {options.schema!r}, and a file of SQLite "
+            "has no schemas.",
+            f"remove SCHEMA from the options of {alias!r}",
+            "E012",
         )
 
 

@@ -118,6 +118,16 @@ def test_a_store_that_is_no_database_is_an_error_with_the_entry_to_add(
     assert str(message.hint).startswith('DATABASES["gone"] = {"ENGINE": ')
 
 
+def test_a_schema_of_a_file_is_an_error(retention: Retention, store: Path) -> None:
+    retention(STORES={"history": {"SCHEMA": "agents"}})
+
+    (message,) = check_settings()
+
+    assert message.id == "history_retention.E012"
+    assert "['SCHEMA'] is 'agents', and a file of SQLite has no schemas" in message.msg
+    assert message.hint == "remove SCHEMA from the options of 'history'"
+
+
 def test_a_store_that_is_no_database_is_not_looked_into(retention: Retention) -> None:
     retention(STORES={"gone": {}})
 

@@ -207,13 +207,14 @@ class LangGraphPostgresStore(NamedStore, PostgresStore):
             progress("measuring" if weigh else "choosing", done, 0)
 
     def _stored(self, threads: Sequence[tuple[str, Counts]]) -> Iterator[StoredThread]:
-        """Date the threads that are there."""
+        """Date the threads that are there, by what the database that was read says."""
+        reads = self._database.reads
         odd = [
             thread_id
             for thread_id, counts in threads
             if any(count.odd for count in counts if count)
         ]
-        instants = odd_instants(self._database, self._checkpoints, self._writes, odd) if odd else {}
+        instants = odd_instants(reads, self._checkpoints, self._writes, odd) if odd else {}
         for thread_id, counts in threads:
             if any(counts):
                 yield _stored(thread_id, counts, instants.get(thread_id, []))

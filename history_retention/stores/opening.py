@@ -87,6 +87,11 @@ def _opened(options: StoreOptions, vendor: str) -> AbstractContextManager[Any]:
             f"{alias}: READ_DATABASE names {replica!r}, and only a PostgreSQL store can be read "
             "from another database, a replica of its own; nothing was touched."
         )
+    if options.schema and vendor != "postgresql":
+        raise UsageError(
+            f"{alias}: SCHEMA is {options.schema!r}, and only a database in PostgreSQL has "
+            "schemas; nothing was touched. Remove the option."
+        )
     return _OPENED[vendor](options)
 
 

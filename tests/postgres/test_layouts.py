@@ -335,6 +335,18 @@ def test_a_replica_is_measured_and_planned_from_and_the_primary_has_the_last_wor
     assert rows_of(replica) == before
 
 
+@pytest.mark.django_db(databases=["default", "history", "replica"])
+def test_ids_that_tell_no_time_are_dated_by_the_replica_that_was_read(
+    database: str, replica: str
+) -> None:
+    for url, said in ((database, FRESH), (replica, OLD)):
+        odd_checkpoint(url, "odd", "no-time", said)
+
+    plan = services.plan_prune("history", Bounds(older_than_days=30), now=NOW)
+
+    assert [each.last_activity.isoformat() for each in plan.prunable] == [OLD]
+
+
 @pytest.mark.parametrize(
     "odd",
     [

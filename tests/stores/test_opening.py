@@ -286,3 +286,19 @@ def test_another_table_called_writes_is_none_of_a_threads(written_store: WriteSt
     plan = services.plan_reclaim("history", now=NOW)
 
     assert [thread.thread_id for thread in plan.reclaimable] == ["a"]
+
+
+def test_a_schema_of_a_file_is_refused_before_anything_is_read(
+    written_store: Callable[..., Path], retention: Callable[..., None]
+) -> None:
+    path = written_store()
+    retention(STORES={"history": {"SCHEMA": "agents"}})
+    before = path.read_bytes()
+
+    with (
+        pytest.raises(UsageError, match=r"SCHEMA is 'agents', and only .* PostgreSQL has schemas"),
+        open_store("history"),
+    ):
+        pytest.fail("it was opened")
+
+    assert path.read_bytes() == before
