@@ -9,6 +9,7 @@ would tell of a transcript to somebody who may not read it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlencode
@@ -19,8 +20,8 @@ from django.contrib.admin.options import ModelAdmin
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from django.core.paginator import Paginator
-from django.db import DatabaseError, connections
-from django.db.models import Count, Max, QuerySet
+from django.db import DatabaseError, DataError, connections
+from django.db.models import Count, Max, QuerySet, Value
 from django.db.models.expressions import Combinable
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.functional import cached_property
@@ -171,14 +172,23 @@ class VendorAdmin(OperationsAdmin[ModelT]):
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> ModelT | None:
         """Fetch a row with the fields that its page shows, and no other."""
+        rows = self.get_queryset(request).only(*self._stored(request, self._shown(request)))
         try:
-            return (
-                self.get_queryset(request)
-                .only(*self._stored(request, self._shown(request)))
-                .get(pk=self.opts.pk.to_python(object_id))
-            )
-        except (ObjectDoesNotExist, ValidationError):
+            return rows.get(pk=self._key(rows.db, object_id))
+        except (ObjectDoesNotExist, DataError):  # the latter for no key of a server's column
             return None
+
+    def _key(self, store: str, object_id: str) -> object:
+        """Return what a row's key is asked for by.
+
+        A server reads the text as what its column holds, be that a number or a UUID. In a file a
+        number is no text.
+        """
+        if connections[store].vendor == "sqlite":
+            with suppress(ValidationError):
+                key: object = self.opts.pk.to_python(object_id)
+                return key
+        return Value(object_id)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return VendorChangeList

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from ..facts import PlannedThread, SkipReason
@@ -11,6 +12,7 @@ from .base import Tables
 from .instants import instant_of_text
 from .naming import SCHEMA, Names, NamingSource, compared, in_order
 from .postgres import PostgresDatabase
+from .postgres_keys import Key, key_of
 from .scratch import Scratch
 from .spelling import legible, named_by, plain, spelled_in_columns
 from .sqlite import sort_key
@@ -99,8 +101,8 @@ class PostgresConversations(NamingSource):
         active: set[Any] = set()
         for key, ts in self._database.rows(
             f"SELECT DISTINCT conversation_id::text, {_text('ts')} FROM {self._turns_table}"
-            " WHERE conversation_id::text = ANY(%s)",
-            [list(seen)],
+            f" WHERE {self._turn_key.condition}",
+            [self._turn_key.among(list(seen))],
         ):
             at = instant_of_text(ts)
             if at is None or at > seen[key]:
@@ -112,12 +114,20 @@ class PostgresConversations(NamingSource):
         wanted = set(thread_ids)
         found: dict[str, set[Any]] = {}
         for name, key in self._database.rows(
-            f"SELECT thread_id, id FROM {self._table} WHERE thread_id::text = ANY(%s)",
-            [spelled_in_columns(thread_ids)[0]],
+            f"SELECT thread_id, id FROM {self._table} WHERE {self._thread_key.condition}",
+            [self._thread_key.among(spelled_in_columns(thread_ids)[0])],
         ):
             for thread_id in wanted.intersection(named_by(name)):
                 found.setdefault(thread_id, set()).add(plain(key))
         return found
+
+    @cached_property
+    def _thread_key(self) -> Key:
+        return key_of(self._database, "conversations", "thread_id")
+
+    @cached_property
+    def _turn_key(self) -> Key:
+        return key_of(self._database, "sessions", "conversation_id")
 
     @property
     def _table(self) -> str:

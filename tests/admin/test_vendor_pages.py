@@ -239,7 +239,7 @@ def test_a_last_piece_that_is_full_or_empty_counts_as_any(
     assert superuser.get(TURNS).context["cl"].result_count == numbers
 
 
-def test_keys_that_are_no_numbers_are_counted_as_well(
+def test_rows_whose_keys_are_no_numbers_are_counted_and_found_as_well(
     talked: Path, superuser: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(sqlite3.connect(talked)) as store, store:
@@ -251,6 +251,8 @@ def test_keys_that_are_no_numbers_are_counted_as_well(
         )
     monkeypatch.setattr(vendor, "KEYS_A_COUNT", 2)
     assert superuser.get(CONVERSATIONS).context["cl"].result_count == 3
+    assert superuser.get(f"{CONVERSATIONS}b/change/").context["original"].pk == "b"
+    assert superuser.get(f"{CONVERSATIONS}d/change/").status_code == 302
 
 
 def test_the_list_of_turns_takes_as_many_queries_for_99_as_for_1(

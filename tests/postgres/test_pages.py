@@ -140,7 +140,24 @@ def test_conversations_whose_ids_are_uuids_are_listed(database: str, admin_clien
 
     page = admin_client.get(CONVERSATIONS)
 
-    assert {row.thread_id for row in page.context["cl"].result_list} == {"one", "two"}
+    rows = page.context["cl"].result_list
+    assert {row.thread_id for row in rows} == {"one", "two"}
+    for row in rows:
+        own = admin_client.get(f"{CONVERSATIONS}{row.pk}/change/")
+        assert (own.status_code, own.context["original"].thread_id) == (200, row.thread_id)
+
+
+@pytest.mark.parametrize("kind", ["uuid", "bigint", "text"])
+@pytest.mark.parametrize("key", ["8c7e1f6e-0000-4000-8000-000000000000", "nobody", "99999", "1_0"])
+def test_a_conversation_that_is_not_there_is_not_found_whatever_its_key_is(
+    database: str, admin_client: Client, kind: str, key: str
+) -> None:
+    run_sql(database, f"CREATE TABLE conversations (id {kind} PRIMARY KEY, thread_id text)")
+
+    page = admin_client.get(f"{CONVERSATIONS}{key}/change/")
+
+    assert page.status_code == 302
+    assert "exist" in sentences(admin_client.get(page["Location"]))[0]
 
 
 def test_a_store_without_such_tables_says_so(
