@@ -22,6 +22,8 @@ RECLAIM = ("history_reclaim", "--no-input", "--format=json")
 PRUNE = ("history_prune", "--all", "--no-input", "--format=json")
 READOUT = ("history_readout", "--format=json")
 
+pytestmark = pytest.mark.endurance
+
 LEASES_AND_ENDS = """
 import sys
 import django
@@ -29,8 +31,6 @@ from django.conf import settings
 settings.DATABASES["default"]["OPTIONS"]["timeout"] = {ledger_timeout}
 django.setup()
 from history_retention.guard import lease
-
-pytestmark = pytest.mark.endurance
 with lease("open"):
     print("in", flush=True)
     sys.stdin.readline()
