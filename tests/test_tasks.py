@@ -143,6 +143,7 @@ def test_a_worker_hands_back_a_refusal_as_an_error_of_one_sentence(
     assert threads_in(path) == {"named", "fresh", "unnamed"}
 
 
+@pytest.mark.django_db(databases=["default", "history"])  # once a worker ran, so do checks
 def test_the_tasks_have_names_that_do_not_move() -> None:
     project_app.loader.import_default_modules()
 
